@@ -1,0 +1,209 @@
+"""Blocks: neighbouring points together, so that sparse sums become small dense matrix products.
+
+The points are sorted along a Morton curve, on which every octree cell (2^D_in-tree in general) is
+one contiguous run. Which cells become blocks is decided by price: a cell is taken whole when that
+is cheaper than its children together, so that dense places get small tight blocks, thin places
+large ones, and nobody has to choose a cell size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+Price = Callable[[Tensor, Tensor], Tensor]  # sides (K, D_in), count (K,) -> seconds (K,)
+
+#: Rows that are worked on at once: with D = 256 they and their encodings stay in the L2 cache.
+_ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A partition of points into blocks. Points are in sorted order unless said otherwise."""
+
+    order: Tensor  # (N,) int64: sorted row -> the caller's row
+    local: Tensor  # (N, D_in) coordinates about the centre of the point's block
+    centre: Tensor  # (K, D_in) float64
+    low: Tensor  # (K, D_in) the tight box of each block, about the cloud's origin
+    high: Tensor  # (K, D_in)
+    count: Tensor  # (K,) int64
+    cloud: Tensor  # (K,) int64
+    seconds: float  # what the chosen blocks are expected to cost
+
+    @cached_property
+    def start(self) -> list[int]:
+        return (torch.cumsum(self.count, 0) - self.count).tolist()
+
+    @cached_property
+    def of_row(self) -> Tensor:
+        """(N,) int64: the block of each sorted row."""
+        index = torch.arange(len(self.count), device=self.count.device)
+        return torch.repeat_interleave(index, self.count)
+
+    @cached_property
+    def groups(self) -> list[tuple[slice, list[tuple[int, slice]]]]:
+        """Runs of whole blocks of about `_ROWS_AT_ONCE` rows: (rows, [(block, its rows)])."""
+        out: list[tuple[slice, list[tuple[int, slice]]]] = []
+        members: list[tuple[int, slice]] = []
+        for k, (i, n) in enumerate(zip(self.start, self.count.tolist(), strict=True)):
+            if members and i + n - members[0][1].start > _ROWS_AT_ONCE:
+                out.append((slice(members[0][1].start, i), members))
+                members = []
+            members.append((k, slice(i, i + n)))
+        if members:
+            out.append((slice(members[0][1].start, members[-1][1].stop), members))
+        return out
+
+    @property
+    def largest_group(self) -> int:
+        return max((rows.stop - rows.start for rows, _ in self.groups), default=0)
+
+
+def octree(
+    pos: Tensor,  # (N, D_in)
+    cloud: Tensor,  # (N,) int64
+    cell: float,  # side of the smallest cell
+    price: Price,
+) -> Blocks:
+    """The cheapest blocks among the cells of an octree over each cloud."""
+    pos = pos.detach()
+    key, levels = _morton(pos, cloud, cell)
+    key, order = torch.sort(key)
+    x = pos[order]
+    finest = _finest(key, x)
+    tree = list(_levels(finest, key, levels, pos.shape[1], price))
+    start, count, low, high = _cheapest(tree)
+    centre = (low.double() + high.double()) / 2
+    local = x - torch.repeat_interleave(centre, count, dim=0).to(x.dtype)
+    # Exactly the centre that was subtracted, so that phases can be made whole again.
+    centre = centre.to(x.dtype).double()
+    seconds = float(tree[-1].best.sum()) if tree else 0.0
+    return Blocks(order, local, centre, low, high, count, cloud[order[start]], seconds)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """All occupied cells of one size."""
+
+    count: Tensor  # (K,) points in the cell
+    low: Tensor  # (K, D_in) tight box
+    high: Tensor  # (K, D_in)
+    children: Tensor | None  # (K,) how many cells of the finer level; None at the finest
+    whole: Tensor  # (K,) bool: cheaper as one block than as its children
+    best: Tensor  # (K,) seconds
+
+
+def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
+    """(N,) int64 keys (cloud, interleaved cell coordinates), and the number of levels."""
+    in_dim = pos.shape[1]
+    low = pos.amin(0)
+    extent = float((pos.amax(0) - low).max())
+    spare = 62 - int(cloud.max() + 1).bit_length()
+    levels = max(1, math.ceil(math.log2(max(extent / cell, 1.0) + 1)))
+    if levels > spare // in_dim:  # cells only group points: coarser ones are as right
+        levels = spare // in_dim
+        cell = extent / (2**levels - 1)
+    index = ((pos - low) / cell).long().clamp_(0, 2**levels - 1)
+    byte = torch.arange(256, device=pos.device)
+    spread = sum(((byte >> b) & 1) << (b * in_dim) for b in range(8))
+    assert isinstance(spread, Tensor)
+    key = cloud << (levels * in_dim)
+    for shift in range(0, levels, 8):
+        part = spread[(index >> shift) & 255]  # (N, D_in)
+        for axis in range(in_dim):
+            key = key | (part[:, axis] << (shift * in_dim + axis))
+    return key, levels
+
+
+def _finest(key: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    cells, count = torch.unique_consecutive(key, return_counts=True)
+    return cells, count, _reduce(x, count, "min"), _reduce(x, count, "max")
+
+
+def _levels(
+    finest: tuple[Tensor, Tensor, Tensor, Tensor],
+    key: Tensor,
+    levels: int,
+    in_dim: int,
+    price: Price,
+) -> Iterator[_Level]:
+    """The levels of the tree from the finest up, each with the best price of its cells."""
+    if not len(key):
+        return
+    cells, count, low, high = finest
+    best = price(high - low, count)
+    yield _Level(count, low, high, None, torch.ones_like(count, dtype=torch.bool), best)
+    for _ in range(levels):
+        cells, children = torch.unique_consecutive(cells >> in_dim, return_counts=True)
+        count = _reduce(count.double(), children, "sum").long()
+        low, high = _reduce(low, children, "min"), _reduce(high, children, "max")
+        own, split = price(high - low, count), _reduce(best, children, "sum")
+        best = torch.minimum(own, split)
+        yield _Level(count, low, high, children, own <= split, best)
+
+
+def _cheapest(tree: list[_Level]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """From the top down, the cells that are cheaper whole: (start, count, low, high) in order."""
+    chosen = []
+    alive = torch.ones_like(tree[-1].whole)
+    for level in reversed(tree):
+        start = torch.cumsum(level.count, 0) - level.count
+        pick = alive & level.whole
+        chosen.append((start[pick], level.count[pick], level.low[pick], level.high[pick]))
+        if level.children is not None:
+            alive = torch.repeat_interleave(alive & ~level.whole, level.children)
+    start, count, low, high = (torch.cat(parts) for parts in zip(*chosen, strict=True))
+    rank = torch.argsort(start)
+    return start[rank], count[rank], low[rank], high[rank]
+
+
+def _reduce(values: Tensor, lengths: Tensor, how: str) -> Tensor:
+    return torch.segment_reduce(values, how, lengths=lengths, axis=0, unsafe=True)
+
+
+def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Every integer vector in each of K boxes [low, high].
+
+    Shapes:
+        low, high: (K, D) int64, inclusive; a box with high < low is empty.
+        returns: the box of each vector (T,), ascending, and the vectors (T, D).
+    """
+    size = (high - low + 1).clamp_(min=0)  # (K, D)
+    total = size.prod(1)  # (K,)
+    box = torch.repeat_interleave(torch.arange(len(low), device=low.device), total)
+    rest = torch.arange(len(box), device=low.device) - (torch.cumsum(total, 0) - total)[box]
+    vector = torch.empty(len(box), low.shape[1], dtype=torch.int64, device=low.device)
+    for axis in range(low.shape[1] - 1, -1, -1):
+        n = size[box, axis]
+        vector[:, axis] = rest % n
+        rest = torch.div(rest, n, rounding_mode="floor")
+    return box, vector + low[box]
+
+
+def grown_volume(sides: Tensor, radius: float) -> Tensor:
+    """Volume of boxes grown by a ball on all sides: Steiner's formula.
+
+    vol(box + r ball) = sum_k e_k(sides) omega_(D-k) r^(D-k), e_k the elementary symmetric
+    polynomials and omega_j the volume of the unit ball in j dimensions.
+
+    Shapes:
+        sides: (K, D). returns: (K,) float64.
+    """
+    sides = sides.double()
+    symmetric = [torch.ones_like(sides[:, 0])]  # e_0, e_1, ... of the axes seen so far
+    for side in sides.unbind(1):
+        symmetric = [
+            (symmetric[k] if k < len(symmetric) else torch.zeros_like(side))
+            + (symmetric[k - 1] * side if k else 0.0)
+            for k in range(len(symmetric) + 1)
+        ]
+    volume = torch.zeros_like(symmetric[0])
+    for k, e in enumerate(symmetric):
+        j = sides.shape[1] - k
+        volume += e * (math.pi ** (j / 2) / math.gamma(j / 2 + 1) * radius**j)
+    return volume

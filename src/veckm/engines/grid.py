@@ -1,0 +1,292 @@
+"""The grid engine: the paper's factorisation with a sparse, exact feature map. Linear time.
+
+    J-hat ~ c S S^T,   S[j, u] = exp(-beta^2 |x_j - u|^2)  on the nodes u near x_j   (`lattice`)
+    Q = c S^T (w E)    spread: every point onto its nodes
+    F = S Q            gather: every query from its nodes
+    G = F ./ E(q)      demodulate
+
+Points are taken in blocks (`blocks`), where S is a small dense matrix that is made when it is
+needed. Besides the result there is only Q, a row for each node, and no buffer of N x anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from veckm.engines.base import Engine, Gaussian, Problem, Rates
+from veckm.engines.blocks import Blocks, grown_volume, octree
+from veckm.engines.carrier import Carrier, empty_result
+from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
+from veckm.progress import track
+
+#: The grid may hold this many bytes, or this many times the result, whichever is more.
+_MAX_BYTES = 2 << 30
+_MAX_TIMES_RESULT = 4.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """One set of points (the sources or the queries), its blocks, and their nodes."""
+
+    blocks: Blocks
+    scaled: Tensor  # (N, D_in + 2): x' = [2 x, -|x|^2, -1], beta-scaled and about the block
+    nodes: Tensor  # (T, D_in + 2): u' = [u, 1, |u|^2], so that S = exp(x' u'^T)
+    index: Tensor  # (T,) int64: the row of Q of each node
+    ranges: list[slice]  # for each block, its part of nodes and index
+
+    def window(self, block: int, rows: slice) -> Tensor:  # (n, q)
+        """S of one block."""
+        return torch.mm(self.scaled[rows], self.nodes[self.ranges[block]].t()).exp_()
+
+    def spread(self, strength: Callable[[slice], Tensor], Q: Tensor, label: str | None) -> Tensor:
+        """Q += S^T f, with f (n, 2C) made for a run of sorted rows at a time."""
+        for rows, members in track(self.blocks.groups, label):
+            f = strength(rows)
+            for block, own in members:
+                part = torch.mm(self.window(block, own).t(), f[_within(own, rows)])
+                Q.index_add_(0, self.index[self.ranges[block]], part)
+        return Q
+
+    def gather(self, Q: Tensor, label: str | None) -> Iterator[tuple[slice, Tensor]]:
+        """S Q for a run of sorted rows at a time; the buffer is used again for the next run."""
+        F = Q.new_empty(self.blocks.largest_group, Q.shape[1])
+        for rows, members in track(self.blocks.groups, label):
+            for block, own in members:
+                table = Q.index_select(0, self.index[self.ranges[block]])
+                torch.mm(self.window(block, own), table, out=F[_within(own, rows)])
+            yield rows, F[: rows.stop - rows.start]
+
+    def pull(self, f: Tensor, Q: Tensor, rows: slice, members: list[tuple[int, slice]]) -> Tensor:
+        """d/dx of sum f . (S Q) through S alone, for a run of rows: (n, D_in), beta-scaled.
+
+        ds/dx = -2 (x - u) s, so with T = S * (f Q^T) it is -2 (x sum_u T - T u).
+        """
+        in_dim = self.scaled.shape[1] - 2
+        out = f.new_empty(rows.stop - rows.start, in_dim)
+        for block, own in members:
+            part, here = self.ranges[block], _within(own, rows)
+            T = self.window(block, own) * (f[here] @ Q.index_select(0, self.index[part]).t())
+            x, u = self.scaled[own, :in_dim], self.nodes[part, :in_dim]  # x is doubled already
+            out[here] = 2 * (T @ u) - x * T.sum(1, keepdim=True)
+        return out
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that depends on where the points are, and on nothing else."""
+
+    lattice: Lattice
+    beta: float
+    source: Side
+    target: Side
+    rows: int  # of Q
+
+
+class Grid(Engine):
+    """Spread onto a lattice, gather from it: N D operations, mean error below eps."""
+
+    name = "grid"
+    windows = (Gaussian,)
+
+    def cost(self, problem: Problem) -> float:
+        if not isinstance(problem.window, Gaussian):
+            return math.inf
+        lattice = Lattice.for_accuracy(problem.window.beta, problem.eps, problem.in_dim)
+        blocks = _blocks(problem, lattice, problem.pos, problem.cloud)
+        seconds = blocks.seconds
+        if not problem.same:
+            other = _blocks(problem, lattice, problem.queries, problem.query_cloud)
+            seconds = (seconds + other.seconds) / 2
+        complex_numbers = (len(problem.pos) + len(problem.queries)) * problem.columns.shape[1]
+        written = len(problem.queries) * problem.columns.shape[1]
+        return seconds + complex_numbers * Rates.PHASOR + written * Rates.WRITE
+
+    def encode(self, problem: Problem) -> Tensor:
+        assert isinstance(problem.window, Gaussian)
+        plan = make_plan(problem)
+        if problem.needs_grad:
+            sums = _Sums.apply(problem.pos, problem.queries, problem.weights, problem, plan)
+            return problem.finish(sums)
+        return _encode(problem, plan)
+
+
+def make_plan(problem: Problem) -> Plan:
+    """Sort the points into blocks and find the nodes of each; a clear error if there are too many."""
+    assert isinstance(problem.window, Gaussian)
+    beta = problem.window.beta
+    lattice = Lattice.for_accuracy(beta, problem.eps, problem.in_dim)
+    blocks = [_blocks(problem, lattice, problem.pos, problem.cloud)]
+    if not problem.same:
+        blocks.append(_blocks(problem, lattice, problem.queries, problem.query_cloud))
+    _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 64, problem)
+    nodes = [reached_nodes(b, lattice) for b in blocks]
+    index, rows = number(torch.cat([n.key for n in nodes]))
+    _refuse_if_too_many(rows, 2 * problem.columns.shape[1] * problem.pos.element_size(), problem)
+    parts = index.split([len(n.key) for n in nodes])
+    sides = [_side(*args, beta=beta) for args in zip(blocks, nodes, parts, strict=True)]
+    return Plan(lattice, beta, sides[0], sides[-1], rows)
+
+
+def _encode(problem: Problem, plan: Plan) -> Tensor:
+    """The forward pass without a graph: spread, gather, and finish while the rows are in cache."""
+    Q = _spread_sources(problem, plan)
+    out = empty_result(problem)
+    carrier = Carrier(plan.target.blocks, problem.columns, sign=-1)
+    for rows, F in plan.target.gather(Q, _label(problem, "gather")):
+        finished = problem.finish(_as_complex(F))
+        out.index_copy_(0, plan.target.blocks.order[rows], finished.mul_(carrier(rows, finished)))
+    return out
+
+
+def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
+    """Q = c S^T (w E)."""
+    source = plan.source
+    carrier = Carrier(source.blocks, problem.columns)
+    weights = None if problem.weights is None else problem.weights.detach()[source.blocks.order]
+
+    def strength(rows: slice) -> Tensor:
+        e = carrier(rows)
+        if weights is not None:
+            e.mul_(weights[rows, None])
+        return _as_real(e)
+
+    Q = problem.pos.new_zeros(plan.rows, 2 * problem.columns.shape[1])
+    return source.spread(strength, Q, _label(problem, "spread")).mul_(plan.lattice.scale)
+
+
+class _Sums(torch.autograd.Function):
+    """The sums (M, C), with the backward pass as the same two products again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: FunctionCtx,
+        pos: Tensor,  # (N, D_in)
+        queries: Tensor,  # (M, D_in)
+        weights: Tensor | None,  # (N,)
+        problem: Problem,
+        plan: Plan,
+    ) -> Tensor:
+        Q = _spread_sources(problem, plan)
+        out = problem.A.new_empty(
+            len(queries), problem.columns.shape[1], dtype=problem.complex_dtype
+        )
+        carrier = Carrier(plan.target.blocks, problem.columns, sign=-1)
+        for rows, F in plan.target.gather(Q, None):
+            out.index_copy_(0, plan.target.blocks.order[rows], _as_complex(F) * carrier(rows))
+        ctx.problem, ctx.plan = problem, plan  # type: ignore[attr-defined]
+        ctx.save_for_backward(Q, out)
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        problem, plan = ctx.problem, ctx.plan  # type: ignore[attr-defined]
+        Q, out = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad_queries, back = _backward_queries(problem, plan, grad, out, Q)
+        grad_pos, grad_weights = _backward_sources(problem, plan, back)
+        if problem.same:  # one tensor in both roles: autograd adds what it gets for each
+            grad_pos, grad_queries = grad_pos + grad_queries, torch.zeros_like(grad_queries)
+        return grad_pos, grad_queries, grad_weights, None, None
+
+
+def _backward_queries(
+    problem: Problem, plan: Plan, grad: Tensor, out: Tensor, Q: Tensor
+) -> tuple[Tensor, Tensor]:
+    """dL/dq, and dL/dQ = S^T H with H = dL/dG * E(q).
+
+    q stands in S and in 1 / E(q):  dL = pull(H, Q) dq + sum_d Im(conj(grad) G)_d (dq A)_d.
+    """
+    side, order = plan.target, plan.target.blocks.order
+    carrier = Carrier(side.blocks, problem.columns)
+    back = torch.zeros_like(Q)
+    grad_queries = torch.empty_like(problem.queries, requires_grad=False)
+    for rows, members in side.blocks.groups:
+        g = grad.index_select(0, order[rows])
+        H = _as_real(g * carrier(rows))
+        for block, own in members:
+            part = torch.mm(side.window(block, own).t(), H[_within(own, rows)])
+            back.index_add_(0, side.index[side.ranges[block]], part)
+        turn = (g.conj() * out.index_select(0, order[rows])).imag @ problem.columns.t()
+        grad_queries[order[rows]] = turn + plan.beta * side.pull(H, Q, rows, members)
+    return grad_queries, back.mul_(plan.lattice.scale)
+
+
+def _backward_sources(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tensor, Tensor | None]:
+    """dL/dx and dL/dw from back = c dL/dQ, with P = S back:
+
+    dL = Re(conj(P) E) dw + w [pull(E, back) dx - sum_d Im(conj(P) E)_d (dx A)_d].
+    """
+    side, order = plan.source, plan.source.blocks.order
+    carrier = Carrier(side.blocks, problem.columns)
+    grad_pos = torch.empty_like(problem.pos, requires_grad=False)
+    weights = None if problem.weights is None else problem.weights.detach()
+    grad_weights = None if weights is None else torch.empty_like(weights)
+    groups = iter(side.blocks.groups)
+    for rows, P in side.gather(back, None):
+        e = carrier(rows)
+        product = _as_complex(P).conj() * e
+        pulled = plan.beta * side.pull(_as_real(e), back, rows, next(groups)[1])
+        pulled -= product.imag @ problem.columns.t()
+        if weights is not None and grad_weights is not None:
+            grad_weights[order[rows]] = product.real.sum(1)
+            pulled *= weights[order[rows], None]
+        grad_pos[order[rows]] = pulled
+    return grad_pos, grad_weights
+
+
+def _blocks(problem: Problem, lattice: Lattice, pos: Tensor, cloud: Tensor) -> Blocks:
+    """Blocks by the price of a spread and a gather."""
+    width = 2 * problem.columns.shape[1]
+    size = problem.pos.element_size()
+    flop = Rates.FLOP * size / 4
+    row = 4 * width * size * Rates.ROW_BYTE
+
+    def price(sides: Tensor, count: Tensor) -> Tensor:
+        nodes = grown_volume(sides, lattice.reach) * lattice.density
+        entry = 4 * width * flop + 2 * Rates.WINDOW
+        return 2 * Rates.BLOCK + nodes * (count * entry + row)
+
+    return octree(pos, cloud, lattice.spacing / 4, price)
+
+
+def _side(blocks: Blocks, nodes: Nodes, index: Tensor, beta: float) -> Side:
+    x, u = blocks.local * beta, nodes.local * beta
+    scaled = torch.cat([2 * x, -x.square().sum(1, keepdim=True), -torch.ones_like(x[:, :1])], 1)
+    table = torch.cat([u, torch.ones_like(u[:, :1]), u.square().sum(1, keepdim=True)], 1)
+    stop = torch.cumsum(torch.bincount(nodes.block, minlength=len(blocks.count)), 0).tolist()
+    ranges = [slice(i, j) for i, j in zip([0, *stop[:-1]], stop, strict=True)]
+    return Side(blocks, scaled, table, index, ranges)
+
+
+def _refuse_if_too_many(rows: float, row_bytes: float, problem: Problem) -> None:
+    result = len(problem.queries) * problem.columns.shape[1] * 2 * problem.pos.element_size()
+    needed = rows * row_bytes
+    if needed > max(_MAX_BYTES, _MAX_TIMES_RESULT * result):
+        assert isinstance(problem.window, Gaussian)
+        raise ValueError(
+            f"the grid for beta = {problem.window.beta:g} would take {needed / 2**30:.1f} GiB for "
+            f"{len(problem.pos)} points: the radius is too small for how thinly they lie. "
+            "Use engine='neighbors' or 'auto', or a larger radius"
+        )
+
+
+def _label(problem: Problem, what: str) -> str | None:
+    return None if problem.progress is False else what
+
+
+def _within(own: slice, rows: slice) -> slice:
+    return slice(own.start - rows.start, own.stop - rows.start)
+
+
+def _as_complex(real: Tensor) -> Tensor:  # (n, 2C) -> (n, C) complex, the same memory
+    return torch.view_as_complex(real.view(real.shape[0], -1, 2))
+
+
+def _as_real(values: Tensor) -> Tensor:  # (n, C) complex -> (n, 2C), the same memory
+    return torch.view_as_real(values).flatten(1)

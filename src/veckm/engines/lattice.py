@@ -1,0 +1,141 @@
+"""The lattice of the grid engine: where its nodes are and how fine it must be for an accuracy.
+
+A Gaussian is the convolution of two narrower ones, and the trapezoidal rule on a lattice of nodes u
+computes that convolution with spectral accuracy:
+
+    exp(-beta^2 |x - y|^2 / 2)  ~  c  sum_u s(x, u) s(y, u),     s(x, u) = exp(-beta^2 |x - u|^2)
+
+The nodes are those of two interleaved cubic grids of spacing a (body-centred in 3D). By Poisson's
+formula the sum is the kernel times 1 + sum_m exp(-pi^2 |m|^2 / (2 beta^2)) exp(i pi m.(x + y)) over
+the dual lattice, whose shortest vectors are sqrt(2) / a long: the same error as a cubic grid with
+0.71 of its nodes in 3D, 0.5 in 4D.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from veckm.engines.blocks import Blocks, boxes
+
+#: Shortest vectors of the dual lattice {m / a: sum of m even}: how many, and (a |m|)^2.
+_DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
+#: Share of eps given to the quadrature (root mean square over places). Half, because where the
+#: encoding itself nearly cancels (a filled volume, large alpha) the relative error is larger.
+_QUADRATURE_SHARE = 0.5
+#: s is cut where it falls below eps / tail. Calibrated on points that fill space, lie on surfaces
+#: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
+_TAIL = {1: 1.0, 2: 1.2, 3: 1.2}
+_TAIL_BEYOND_3D = 6.0
+
+_TOO_FINE = (
+    "the grid would have more nodes than can be numbered: the radius is too small for the extent "
+    "of the cloud. Use engine='neighbors' or 'auto', a larger radius, or drop far outliers"
+)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Nodes (k + p / 2) a for integer vectors k and p = 0 or (1, ..., 1); s is cut at `reach`."""
+
+    spacing: float  # a
+    reach: float  # from a point to the farthest node it is sure to use
+    density: float  # nodes per volume, 2 / a^D_in
+    scale: float  # c
+
+    @classmethod
+    def for_accuracy(cls, beta: float, eps: float, in_dim: int) -> Lattice:
+        """The coarsest lattice whose mean relative error is below eps."""
+        count, squared = _DUAL.get(in_dim, (2 * in_dim * (in_dim - 1), 2.0))
+        # sqrt(count) exp(-pi^2 squared / (2 (beta a)^2)) = share * eps
+        decay = math.log(math.sqrt(count) / (_QUADRATURE_SHARE * eps))
+        spacing = math.pi * math.sqrt(squared / (2 * decay)) / beta
+        tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 6)
+        reach = math.sqrt(math.log(max(tail / eps, 2.0))) / beta
+        density = 2 / spacing**in_dim
+        return cls(spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """For each block the lattice nodes within reach of its points."""
+
+    block: Tensor  # (T,) int64, ascending
+    local: Tensor  # (T, D_in) about the centre of the block
+    key: Tensor  # (T, 1 + D_in) int64: cloud and doubled lattice coordinates
+
+    @property
+    def count(self) -> Tensor:
+        return torch.bincount(self.block)
+
+
+def candidates(blocks: Blocks, lattice: Lattice) -> float:
+    """How many nodes the boxes of all blocks hold: known before any is written down."""
+    sides = (blocks.high - blocks.low).double() + 2 * lattice.reach
+    return float((2 * (sides / lattice.spacing + 1).prod(1)).sum())
+
+
+def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
+    """The nodes within reach of each block: of its box, and of its thinnest slab.
+
+    A patch of a surface is thin across its own normal, whatever the axes: the slab leaves out a
+    quarter of the nodes that the box would keep.
+    """
+    low, high = blocks.low.double(), blocks.high.double()
+    if float(torch.maximum(low.abs(), high.abs()).amax()) > lattice.spacing * 2**50:
+        raise ValueError(_TOO_FINE)
+    normal, under, over = _slab(blocks)
+    parts = []
+    for p in (0.0, 0.5):
+        first = torch.ceil((low - lattice.reach) / lattice.spacing - p).long()
+        last = torch.floor((high + lattice.reach) / lattice.spacing - p).long()
+        block, k = boxes(first, last)
+        u = (k + p) * lattice.spacing
+        gap = torch.maximum(low[block] - u, u - high[block]).clamp_(min=0)
+        u -= blocks.centre[block]
+        keep = gap.square_().sum(1) <= lattice.reach**2
+        height = (u * normal[block]).sum(1)
+        keep &= (height >= under[block] - lattice.reach) & (height <= over[block] + lattice.reach)
+        k = torch.cat([blocks.cloud[block, None], 2 * k + int(2 * p)], dim=1)
+        parts.append((block[keep], u[keep].to(blocks.local.dtype), k[keep]))
+    block, local, key = (torch.cat(both) for both in zip(*parts, strict=True))
+    rank = torch.argsort(block, stable=True)
+    return Nodes(block[rank], local[rank], key[rank])
+
+
+def _slab(blocks: Blocks) -> tuple[Tensor, Tensor, Tensor]:
+    """The direction in which each block is thinnest, and its extent along it."""
+    x = blocks.local.double()
+    mean = torch.segment_reduce(x, "mean", lengths=blocks.count, axis=0)
+    off = x - mean[blocks.of_row]
+    outer = (off[:, :, None] * off[:, None, :]).flatten(1)
+    spread = torch.segment_reduce(outer, "sum", lengths=blocks.count, axis=0)
+    normal = torch.linalg.eigh(spread.view(-1, x.shape[1], x.shape[1]))[1][:, :, 0]
+    height = (x * normal[blocks.of_row]).sum(1)
+    under = torch.segment_reduce(height, "min", lengths=blocks.count, axis=0)
+    over = torch.segment_reduce(height, "max", lengths=blocks.count, axis=0)
+    return normal, under, over
+
+
+def number(keys: Tensor) -> tuple[Tensor, int]:
+    """(T,) int64: the row of each node in a compact table, and the number of distinct nodes."""
+    if not len(keys):
+        return keys.new_zeros(0), 0
+    low = keys.amin(0)
+    extent = (keys.amax(0) - low + 1).tolist()
+    volume = math.prod(extent)
+    if volume >= 2**62:
+        raise ValueError(_TOO_FINE)
+    flat = torch.zeros_like(keys[:, 0])
+    for axis, n in enumerate(extent):
+        flat = flat * n + (keys[:, axis] - low[axis])
+    if volume <= 8 * len(flat) + (1 << 20):  # a table of all nodes is faster than sorting them
+        seen = torch.zeros(volume, dtype=torch.int32, device=keys.device)
+        seen[flat] = 1
+        rank = torch.cumsum(seen, 0) - 1
+        return rank[flat], int(rank[-1]) + 1
+    distinct, index = torch.unique(flat, return_inverse=True)
+    return index, len(distinct)

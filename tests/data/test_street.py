@@ -1,0 +1,80 @@
+"""The ray caster of the street against marching along the rays."""
+
+import torch
+from torch import Tensor
+
+from veckm.data.lidar import _rays
+from veckm.data.street import Street, make_street
+
+
+def inside(street: Street, x: Tensor) -> Tensor:
+    """Whether points (..., 3) are in a box, in a pole or underground, one object at a time."""
+    hit = x[..., 2] < 0
+    for centre, half, yaw in zip(street.centre, street.half, street.yaw, strict=True):
+        y, c, s = x - centre, yaw.cos(), yaw.sin()
+        local = torch.stack(
+            (c * y[..., 0] + s * y[..., 1], c * y[..., 1] - s * y[..., 0], y[..., 2]), -1
+        )
+        hit |= (local.abs() < half).all(-1)
+    for foot, radius, height in zip(street.foot, street.radius, street.height, strict=True):
+        hit |= ((x[..., :2] - foot).norm(dim=-1) < radius) & (x[..., 2] < height)
+    return hit
+
+
+def trial() -> tuple[Street, Tensor, Tensor, Tensor]:
+    """The street, and azimuths with their origins and rays."""
+    azimuth = torch.linspace(0.1, 6.2, 60)
+    return make_street(0), azimuth, *_rays(3.0, azimuth, 16)
+
+
+def test_a_ray_is_free_up_to_its_hit_and_blocked_behind_it() -> None:
+    street, _, origin, ray = trial()
+    distance, _ = street.cast(origin, ray)
+    hit = distance.isfinite() & (distance < 60)
+    assert int(hit.sum()) > 500
+    origin, ray, distance = origin[hit], ray[hit], distance[hit, None]
+    assert bool(inside(street, origin + (distance + 1e-3) * ray).all())
+    for fraction in torch.linspace(0.01, 0.99, 200):
+        assert not bool(inside(street, origin + fraction * distance * ray).any())
+
+
+def test_a_ray_that_hits_nothing_meets_nothing_on_its_way() -> None:
+    street, _, origin, ray = trial()
+    distance, _ = street.cast(origin, ray)
+    free = distance.isinf()
+    assert int(free.sum()) > 20
+    for t in torch.linspace(0.5, 100, 400):
+        assert not bool(inside(street, origin[free] + t * ray[free]).any())
+
+
+def test_normals_point_out_of_what_was_hit() -> None:
+    street, _, origin, ray = trial()
+    distance, normal = street.cast(origin, ray)
+    hit = distance.isfinite() & (distance < 60)
+    spot = origin[hit] + distance[hit, None] * ray[hit]
+    torch.testing.assert_close(normal[hit].norm(dim=-1), torch.ones(int(hit.sum())).double())
+    assert not bool(inside(street, spot + 2e-3 * normal[hit]).any())
+    assert bool(inside(street, spot - 2e-3 * normal[hit]).all())
+
+
+def test_leaving_out_what_is_not_ahead_changes_nothing() -> None:
+    street, azimuth, origin, ray = trial()
+    distance, normal = street.cast(origin, ray)
+    parts = []
+    for sector in azimuth.split(7):
+        o, d = _rays(3.0, sector, 16)
+        first, last = float(sector[0]), float(sector[-1])
+        ahead = street.within(o[0], (first + last) / 2, (last - first) / 2)
+        assert len(ahead.centre) < len(street.centre)
+        parts.append(ahead.cast(o, d))
+    torch.testing.assert_close(torch.cat([d for d, _ in parts]), distance)
+    hit = distance.isfinite()
+    torch.testing.assert_close(torch.cat([m for _, m in parts])[hit], normal[hit])
+
+
+def test_other_scenes_are_other_streets_and_always_the_same() -> None:
+    make_street.cache_clear()
+    first = make_street(1)
+    make_street.cache_clear()
+    assert torch.equal(first.half, make_street(1).half)
+    assert not torch.equal(first.half, make_street(2).half)
