@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tqdm import tqdm
 
-T = TypeVar("T")
 
-
-def track(items: Sequence[T], label: str | None) -> Iterable[T]:
-    """`items`, with a bar named `label`; no label, no bar. tqdm is silent off a terminal."""
+@contextmanager
+def bar(total: int, label: str | None) -> Iterator[Callable[..., object]]:
+    """A bar of `total` steps; call what it yields after each (or after several, with their number). No label, no bar."""
     if label is None:
-        return items
-    return tqdm(items, desc=label, leave=False, disable=None, delay=1.0)
+        yield lambda _steps=1: None
+        return
+    with tqdm(total=total, desc=label, leave=False, disable=None, delay=1.0) as shown:
+        yield shown.update

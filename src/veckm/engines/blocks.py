@@ -16,6 +16,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+Members = list[tuple[int, slice]]  # blocks, each with its sorted rows
+Group = tuple[slice, Members]  # a run of sorted rows and the blocks in it
 Price = Callable[[Tensor, Tensor], Tensor]  # sides (K, D_in), count (K,) -> seconds (K,)
 
 #: Rows that are worked on at once: with D = 256 they and their encodings stay in the L2 cache.
@@ -46,10 +48,10 @@ class Blocks:
         return torch.repeat_interleave(index, self.count)
 
     @cached_property
-    def groups(self) -> list[tuple[slice, list[tuple[int, slice]]]]:
+    def groups(self) -> list[Group]:
         """Runs of whole blocks of about `_ROWS_AT_ONCE` rows: (rows, [(block, its rows)])."""
-        out: list[tuple[slice, list[tuple[int, slice]]]] = []
-        members: list[tuple[int, slice]] = []
+        out: list[Group] = []
+        members: Members = []
         for k, (i, n) in enumerate(zip(self.start, self.count.tolist(), strict=True)):
             if members and i + n - members[0][1].start > _ROWS_AT_ONCE:
                 out.append((slice(members[0][1].start, i), members))

@@ -30,8 +30,8 @@ class Carrier:
         self.phase = A.new_empty(rows, A.shape[1])
         self.parts = A.new_empty(2, rows, A.shape[1])
 
-    def __call__(self, rows: slice, like: Tensor | None = None) -> Tensor:  # (n, C) complex
-        """A fresh tensor; `like` (n, D) asks for its first D columns only."""
+    def __call__(self, rows: slice, width: int | None = None) -> Tensor:  # (n, width) complex
+        """A fresh tensor with the first `width` columns, all of them unless said otherwise."""
         n = rows.stop - rows.start
         phase, cos, sin = self.phase[:n], self.parts[0, :n], self.parts[1, :n]
         torch.index_select(self.turn, 0, self.blocks.of_row[rows], out=phase)
@@ -42,7 +42,6 @@ class Carrier:
             phase.addmm_(self.blocks.local[rows], self.A)
         torch.cos(phase, out=cos)
         torch.sin(phase, out=sin)
-        width = self.A.shape[1] if like is None else like.shape[1]
         return torch.complex(cos[:, :width], sin[:, :width])
 
 

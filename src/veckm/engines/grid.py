@@ -12,7 +12,7 @@ needed. Besides the result there is only Q, a row for each node, and no buffer o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,14 +20,16 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from veckm.engines.base import Engine, Gaussian, Problem, Rates
-from veckm.engines.blocks import Blocks, grown_volume, octree
+from veckm.engines.blocks import Blocks, Group, Members, grown_volume, octree
 from veckm.engines.carrier import Carrier, empty_result
 from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
-from veckm.progress import track
+from veckm.parallel import share, workers
 
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
 _MAX_BYTES = 2 << 30
 _MAX_TIMES_RESULT = 4.0
+#: S is kept from the spread to the gather when it is smaller than this share of the result.
+_KEEP_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -37,32 +39,34 @@ class Side:
     blocks: Blocks
     scaled: Tensor  # (N, D_in + 2): x' = [2 x, -|x|^2, -1], beta-scaled and about the block
     nodes: Tensor  # (T, D_in + 2): u' = [u, 1, |u|^2], so that S = exp(x' u'^T)
-    index: Tensor  # (T,) int64: the row of Q of each node
-    ranges: list[slice]  # for each block, its part of nodes and index
+    index: tuple[Tensor, ...]  # for each block (q,) int64: the rows of Q of its nodes
+    ranges: list[slice]  # for each block, its part of nodes
+    kept: dict[int, Tensor]  # S of blocks, where keeping them costs little beside the result
+    keep: bool
 
     def window(self, block: int, rows: slice) -> Tensor:  # (n, q)
         """S of one block."""
-        return torch.mm(self.scaled[rows], self.nodes[self.ranges[block]].t()).exp_()
+        S = self.kept.get(block)
+        if S is None:
+            S = torch.mm(self.scaled[rows], self.nodes[self.ranges[block]].t()).exp_()
+            if self.keep:
+                self.kept[block] = S
+        return S
 
-    def spread(self, strength: Callable[[slice], Tensor], Q: Tensor, label: str | None) -> Tensor:
-        """Q += S^T f, with f (n, 2C) made for a run of sorted rows at a time."""
-        for rows, members in track(self.blocks.groups, label):
-            f = strength(rows)
-            for block, own in members:
-                part = torch.mm(self.window(block, own).t(), f[_within(own, rows)])
-                Q.index_add_(0, self.index[self.ranges[block]], part)
-        return Q
+    def spread(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> None:
+        """Q += S^T f for a run of sorted rows, f (n, 2C)."""
+        for block, own in members:
+            part = torch.mm(self.window(block, own).t(), f[_within(own, rows)])
+            Q.index_add_(0, self.index[block], part)
 
-    def gather(self, Q: Tensor, label: str | None) -> Iterator[tuple[slice, Tensor]]:
-        """S Q for a run of sorted rows at a time; the buffer is used again for the next run."""
-        F = Q.new_empty(self.blocks.largest_group, Q.shape[1])
-        for rows, members in track(self.blocks.groups, label):
-            for block, own in members:
-                table = Q.index_select(0, self.index[self.ranges[block]])
-                torch.mm(self.window(block, own), table, out=F[_within(own, rows)])
-            yield rows, F[: rows.stop - rows.start]
+    def gather(self, rows: slice, members: Members, Q: Tensor, out: Tensor) -> Tensor:
+        """S Q for a run of sorted rows, (n, 2C), in the first rows of `out`."""
+        for block, own in members:
+            table = Q.index_select(0, self.index[block])
+            torch.mm(self.window(block, own), table, out=out[_within(own, rows)])
+        return out[: rows.stop - rows.start]
 
-    def pull(self, f: Tensor, Q: Tensor, rows: slice, members: list[tuple[int, slice]]) -> Tensor:
+    def pull(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> Tensor:
         """d/dx of sum f . (S Q) through S alone, for a run of rows: (n, D_in), beta-scaled.
 
         ds/dx = -2 (x - u) s, so with T = S * (f Q^T) it is -2 (x sum_u T - T u).
@@ -71,7 +75,7 @@ class Side:
         out = f.new_empty(rows.stop - rows.start, in_dim)
         for block, own in members:
             part, here = self.ranges[block], _within(own, rows)
-            T = self.window(block, own) * (f[here] @ Q.index_select(0, self.index[part]).t())
+            T = self.window(block, own) * (f[here] @ Q.index_select(0, self.index[block]).t())
             x, u = self.scaled[own, :in_dim], self.nodes[part, :in_dim]  # x is doubled already
             out[here] = 2 * (T @ u) - x * T.sum(1, keepdim=True)
         return out
@@ -129,35 +133,72 @@ def make_plan(problem: Problem) -> Plan:
     index, rows = number(torch.cat([n.key for n in nodes]))
     _refuse_if_too_many(rows, 2 * problem.columns.shape[1] * problem.pos.element_size(), problem)
     parts = index.split([len(n.key) for n in nodes])
-    sides = [_side(*args, beta=beta) for args in zip(blocks, nodes, parts, strict=True)]
+    entries = sum(int((n.count * b.count).sum()) for n, b in zip(nodes, blocks, strict=True))
+    result = 2 * len(problem.queries) * problem.columns.shape[1]
+    keep = entries < _KEEP_SHARE * result
+    sides = [_side(*args, beta, keep) for args in zip(blocks, nodes, parts, strict=True)]
     return Plan(lattice, beta, sides[0], sides[-1], rows)
 
 
 def _encode(problem: Problem, plan: Plan) -> Tensor:
     """The forward pass without a graph: spread, gather, and finish while the rows are in cache."""
-    Q = _spread_sources(problem, plan)
     out = empty_result(problem)
-    carrier = Carrier(plan.target.blocks, problem.columns, sign=-1)
-    for rows, F in plan.target.gather(Q, _label(problem, "gather")):
-        finished = problem.finish(_as_complex(F))
-        out.index_copy_(0, plan.target.blocks.order[rows], finished.mul_(carrier(rows, finished)))
+    _gather_targets(problem, plan, _spread_sources(problem, plan), out, problem.finish)
     return out
 
 
 def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
     """Q = c S^T (w E)."""
-    source = plan.source
-    carrier = Carrier(source.blocks, problem.columns)
-    weights = None if problem.weights is None else problem.weights.detach()[source.blocks.order]
+    side = plan.source
+    order = side.blocks.order
+    weights = None if problem.weights is None else problem.weights.detach()[order]
+    count = _spreaders(problem, plan)
+    tables = problem.pos.new_zeros(count, plan.rows, 2 * problem.columns.shape[1])
 
-    def strength(rows: slice) -> Tensor:
-        e = carrier(rows)
-        if weights is not None:
-            e.mul_(weights[rows, None])
-        return _as_real(e)
+    def make(worker: int) -> Callable[[Group], None]:
+        carrier = Carrier(side.blocks, problem.columns)
 
-    Q = problem.pos.new_zeros(plan.rows, 2 * problem.columns.shape[1])
-    return source.spread(strength, Q, _label(problem, "spread")).mul_(plan.lattice.scale)
+        def work(group: Group) -> None:
+            e = carrier(group[0])
+            if weights is not None:
+                e.mul_(weights[group[0], None])
+            side.spread(*group, _as_real(e), tables[worker])
+
+        return work
+
+    share(side.blocks.groups, make, count, _label(problem, "spread"))
+    for other in tables[1:]:
+        tables[0] += other
+    return tables[0].mul_(plan.lattice.scale)
+
+
+def _gather_targets(
+    problem: Problem, plan: Plan, Q: Tensor, out: Tensor, finish: Callable[[Tensor], Tensor]
+) -> None:
+    """out = finish(S Q) ./ E(q), rows back in the caller's order."""
+    side = plan.target
+    order = side.blocks.order
+
+    def make(worker: int) -> Callable[[Group], None]:  # noqa: ARG001 - all do the same
+        carrier = Carrier(side.blocks, problem.columns, sign=-1)
+        F = Q.new_empty(side.blocks.largest_group, Q.shape[1])
+
+        def work(group: Group) -> None:
+            sums = finish(_as_complex(side.gather(*group, Q, F)))
+            out.index_copy_(0, order[group[0]], sums.mul_(carrier(group[0], sums.shape[1])))
+
+        return work
+
+    groups = side.blocks.groups
+    share(groups, make, workers(Q.device, len(groups)), _label(problem, "gather"))
+
+
+def _spreaders(problem: Problem, plan: Plan) -> int:
+    """Workers for the spread: each has a table of its own, which must stay small."""
+    table = plan.rows * problem.columns.shape[1]
+    result = len(problem.queries) * problem.columns.shape[1]
+    room = 1 + int(_KEEP_SHARE * result / max(1, table))
+    return min(room, workers(problem.pos.device, len(plan.source.blocks.groups)))
 
 
 class _Sums(torch.autograd.Function):
@@ -176,9 +217,7 @@ class _Sums(torch.autograd.Function):
         out = problem.A.new_empty(
             len(queries), problem.columns.shape[1], dtype=problem.complex_dtype
         )
-        carrier = Carrier(plan.target.blocks, problem.columns, sign=-1)
-        for rows, F in plan.target.gather(Q, None):
-            out.index_copy_(0, plan.target.blocks.order[rows], _as_complex(F) * carrier(rows))
+        _gather_targets(problem, plan, Q, out, lambda sums: sums)
         ctx.problem, ctx.plan = problem, plan  # type: ignore[attr-defined]
         ctx.save_for_backward(Q, out)
         return out
@@ -209,11 +248,9 @@ def _backward_queries(
     for rows, members in side.blocks.groups:
         g = grad.index_select(0, order[rows])
         H = _as_real(g * carrier(rows))
-        for block, own in members:
-            part = torch.mm(side.window(block, own).t(), H[_within(own, rows)])
-            back.index_add_(0, side.index[side.ranges[block]], part)
+        side.spread(rows, members, H, back)
         turn = (g.conj() * out.index_select(0, order[rows])).imag @ problem.columns.t()
-        grad_queries[order[rows]] = turn + plan.beta * side.pull(H, Q, rows, members)
+        grad_queries[order[rows]] = turn + plan.beta * side.pull(rows, members, H, Q)
     return grad_queries, back.mul_(plan.lattice.scale)
 
 
@@ -227,11 +264,11 @@ def _backward_sources(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tenso
     grad_pos = torch.empty_like(problem.pos, requires_grad=False)
     weights = None if problem.weights is None else problem.weights.detach()
     grad_weights = None if weights is None else torch.empty_like(weights)
-    groups = iter(side.blocks.groups)
-    for rows, P in side.gather(back, None):
+    buffer = back.new_empty(side.blocks.largest_group, back.shape[1])
+    for rows, members in side.blocks.groups:
         e = carrier(rows)
-        product = _as_complex(P).conj() * e
-        pulled = plan.beta * side.pull(_as_real(e), back, rows, next(groups)[1])
+        product = _as_complex(side.gather(rows, members, back, buffer)).conj() * e
+        pulled = plan.beta * side.pull(rows, members, _as_real(e), back)
         pulled -= product.imag @ problem.columns.t()
         if weights is not None and grad_weights is not None:
             grad_weights[order[rows]] = product.real.sum(1)
@@ -255,13 +292,13 @@ def _blocks(problem: Problem, lattice: Lattice, pos: Tensor, cloud: Tensor) -> B
     return octree(pos, cloud, lattice.spacing / 4, price)
 
 
-def _side(blocks: Blocks, nodes: Nodes, index: Tensor, beta: float) -> Side:
+def _side(blocks: Blocks, nodes: Nodes, index: Tensor, beta: float, keep: bool) -> Side:
     x, u = blocks.local * beta, nodes.local * beta
     scaled = torch.cat([2 * x, -x.square().sum(1, keepdim=True), -torch.ones_like(x[:, :1])], 1)
     table = torch.cat([u, torch.ones_like(u[:, :1]), u.square().sum(1, keepdim=True)], 1)
-    stop = torch.cumsum(torch.bincount(nodes.block, minlength=len(blocks.count)), 0).tolist()
+    stop = torch.cumsum(nodes.count, 0).tolist()
     ranges = [slice(i, j) for i, j in zip([0, *stop[:-1]], stop, strict=True)]
-    return Side(blocks, scaled, table, index, ranges)
+    return Side(blocks, scaled, table, index.split(nodes.count.tolist()), ranges, {}, keep)
 
 
 def _refuse_if_too_many(rows: float, row_bytes: float, problem: Problem) -> None:

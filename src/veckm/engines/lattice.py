@@ -28,7 +28,7 @@ _DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
 _QUADRATURE_SHARE = 0.5
 #: s is cut where it falls below eps / tail. Calibrated on points that fill space, lie on surfaces
 #: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
-_TAIL = {1: 1.0, 2: 1.2, 3: 1.2}
+_TAIL = {1: 1.0, 2: 1.0, 3: 0.7}
 _TAIL_BEYOND_3D = 6.0
 
 _TOO_FINE = (
@@ -53,7 +53,7 @@ class Lattice:
         # sqrt(count) exp(-pi^2 squared / (2 (beta a)^2)) = share * eps
         decay = math.log(math.sqrt(count) / (_QUADRATURE_SHARE * eps))
         spacing = math.pi * math.sqrt(squared / (2 * decay)) / beta
-        tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 6)
+        tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 5)
         reach = math.sqrt(math.log(max(tail / eps, 2.0))) / beta
         density = 2 / spacing**in_dim
         return cls(spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
@@ -66,10 +66,7 @@ class Nodes:
     block: Tensor  # (T,) int64, ascending
     local: Tensor  # (T, D_in) about the centre of the block
     key: Tensor  # (T, 1 + D_in) int64: cloud and doubled lattice coordinates
-
-    @property
-    def count(self) -> Tensor:
-        return torch.bincount(self.block)
+    count: Tensor  # (K,) int64: nodes of each block
 
 
 def candidates(blocks: Blocks, lattice: Lattice) -> float:
@@ -103,7 +100,8 @@ def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
         parts.append((block[keep], u[keep].to(blocks.local.dtype), k[keep]))
     block, local, key = (torch.cat(both) for both in zip(*parts, strict=True))
     rank = torch.argsort(block, stable=True)
-    return Nodes(block[rank], local[rank], key[rank])
+    count = torch.bincount(block, minlength=len(blocks.count))
+    return Nodes(block[rank], local[rank], key[rank], count)
 
 
 def _slab(blocks: Blocks) -> tuple[Tensor, Tensor, Tensor]:

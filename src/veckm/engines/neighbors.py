@@ -19,7 +19,7 @@ from veckm.engines.base import Engine, Gaussian, Problem, Rates
 from veckm.engines.blocks import Blocks, octree
 from veckm.engines.carrier import Carrier, empty_result
 from veckm.engines.search import Search
-from veckm.progress import track
+from veckm.progress import bar
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
@@ -38,12 +38,14 @@ class Plan:
     def tasks(self, label: str | None) -> Iterator[tuple[int, slice, Tensor]]:
         """(block, its rows of the sorted queries, rows of the sorted points near it)."""
         count = self.target.count.tolist()
-        for first in track(range(0, len(count), _LOOKUP), label):
-            last = min(first + _LOOKUP, len(count))
-            near = self.search.near(first, last)
-            for block in range(first, last):
-                start = self.target.start[block]
-                yield block, slice(start, start + count[block]), near[block - first]
+        with bar(len(count), label) as advance:
+            for first in range(0, len(count), _LOOKUP):
+                last = min(first + _LOOKUP, len(count))
+                near = self.search.near(first, last)
+                for block in range(first, last):
+                    start = self.target.start[block]
+                    yield block, slice(start, start + count[block]), near[block - first]
+                advance(last - first)
 
     def local(self, block: int, near: Tensor) -> Tensor:
         """(m, D_in): the points near a block about its centre."""

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from veckm.engines.base import Engine, Gaussian, Problem, Rates, phase, phasors
 from veckm.engines.dense import clouds
-from veckm.progress import track
+from veckm.progress import bar
 
 _ROWS_AT_ONCE = 2048
 
@@ -53,19 +53,23 @@ class Random(Engine):
         width = problem.columns.shape[1]
         table = problem.pos.new_zeros(2 * problem.B.shape[1], 2 * width)
         label = None if problem.progress is False else "project"
-        for i in track(range(points.start, points.stop, _ROWS_AT_ONCE), label):
-            rows = slice(i, min(i + _ROWS_AT_ONCE, points.stop))
-            w = None if problem.weights is None else problem.weights[rows]
-            table = table + _run(problem, _project, problem.pos[rows], w)
+        with bar(points.stop - points.start, label) as advance:
+            for i in range(points.start, points.stop, _ROWS_AT_ONCE):
+                rows = slice(i, min(i + _ROWS_AT_ONCE, points.stop))
+                w = None if problem.weights is None else problem.weights[rows]
+                table = table + _run(problem, _project, problem.pos[rows], w)
+                advance(rows.stop - rows.start)
         return table / problem.B.shape[1]
 
     def _expand(self, problem: Problem, queries: slice, table: Tensor) -> Tensor:
         """B table ./ A, chunk by chunk, normalised."""
         label = None if problem.progress is False else "expand"
         out = []
-        for i in track(range(queries.start, queries.stop, _ROWS_AT_ONCE), label):
-            q = problem.queries[i : min(i + _ROWS_AT_ONCE, queries.stop)]
-            out.append(problem.finish(_run(problem, _expand, q, table)))
+        with bar(queries.stop - queries.start, label) as advance:
+            for i in range(queries.start, queries.stop, _ROWS_AT_ONCE):
+                q = problem.queries[i : min(i + _ROWS_AT_ONCE, queries.stop)]
+                out.append(problem.finish(_run(problem, _expand, q, table)))
+                advance(len(q))
         empty = problem.A.new_zeros(0, problem.A.shape[1], dtype=problem.complex_dtype)
         return torch.cat(out) if out else empty
 

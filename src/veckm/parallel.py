@@ -1,0 +1,79 @@
+"""Threads of one core each for work made of many small matrix products.
+
+Inside one small product torch's own threads have to wait for each other again and again; whole
+blocks on a thread each do not. What each worker does is fixed by the items' order and the number
+of workers, so that results do not change from run to run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+from veckm.progress import bar
+
+T = TypeVar("T")
+#: More than this brings little: the blocks share one memory bus.
+_MOST_WORKERS = 8
+
+
+def workers(device: torch.device, items: int) -> int:
+    """How many threads are worth while for so many items."""
+    if device.type != "cpu":
+        return 1  # the device has its own parallelism
+    return max(1, min(torch.get_num_threads(), _MOST_WORKERS, items // 4))
+
+
+def share(
+    items: Sequence[T],
+    make: Callable[[int], Callable[[T], None]],
+    count: int,
+    label: str | None = None,
+) -> None:
+    """Do all items, worker w the items w, w + count, ...
+
+    `make(w)` is called once for each worker and returns what it does with an item, so that each
+    has buffers of its own. Without a label there is no progress bar.
+    """
+    with bar(len(items), label) as advance:
+        if count == 1:
+            work = make(0)
+            for item in items:
+                work(item)
+                advance()
+            return
+        stop = threading.Event()
+        inference = torch.is_inference_mode_enabled()  # modes belong to a thread: hand it over
+
+        def run(worker: int) -> None:
+            torch.set_num_threads(1)
+            with torch.inference_mode(inference), torch.no_grad():
+                work = make(worker)
+                for item in items[worker::count]:
+                    if stop.is_set():
+                        return
+                    work(item)
+                    advance()
+
+        with _threads_restored(), ThreadPoolExecutor(count) as pool:
+            try:
+                for future in [pool.submit(run, worker) for worker in range(count)]:
+                    future.result()
+            except BaseException:
+                stop.set()  # the others end after their current item
+                raise
+
+
+@contextmanager
+def _threads_restored() -> Iterator[None]:
+    """torch.set_num_threads in a worker also sets what new threads begin with: put it back."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
