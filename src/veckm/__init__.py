@@ -11,14 +11,17 @@ from veckm.functional import (
     reconstruct,
     similarity,
 )
+from veckm.moments import Moments, moments
 
 __all__ = [
+    "Moments",
     "VecKM",
     "__version__",
     "beta_from_radius",
     "encode",
     "encode_neighborhood",
     "kernel_mixture",
+    "moments",
     "radius_from_beta",
     "reconstruct",
     "similarity",

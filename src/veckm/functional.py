@@ -1,7 +1,7 @@
 """The mathematics without state: encode, reconstruct, compare.
 
-    E(x) = exp(i x A)                              carrier, |E| = 1
-    G(q) = sum_j w_j window(x_j - q) E(x_j - q)    encoding of the neighbourhood of q
+E(x) = exp(i x A)                              carrier, |E| = 1
+G(q) = sum_j w_j window(x_j - q) E(x_j - q)    encoding of the neighbourhood of q
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.engines import Ball, Gaussian, Norm, Problem, Window, choose
+from veckm.engines import Ball, Gaussian, Norm, Problem, Window, find, prepare
 from veckm.engines.base import phase, phasors
 from veckm.frequencies import BETA_TIMES_RADIUS
 
@@ -75,13 +75,13 @@ def encode(
         progress=progress,
     )
     if not len(problem.pos) or not len(problem.queries):
-        choose(problem, engine if engine != "auto" else "dense")  # a wrong name is wrong here too
+        find("dense" if engine == "auto" else engine, problem)  # a wrong name is wrong here too
         shape = (len(problem.queries), A.shape[1])
         empty = torch.zeros(shape, dtype=problem.complex_dtype, device=problem.pos.device)
         return empty.view(*lead, A.shape[1])
     # Phases need all their digits, so a surrounding autocast does not reach into the engines.
     with torch.autocast(problem.pos.device.type, enabled=False):
-        return choose(problem, engine).encode(problem).view(*lead, A.shape[1])
+        return prepare(problem, engine)[1].run().view(*lead, A.shape[1])
 
 
 def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
@@ -116,7 +116,7 @@ def make_problem(
     B: Tensor | None = None,
     progress: bool | None = None,
 ) -> tuple[Problem, tuple[int, ...]]:
-    """Check everything at the door; flat, centred clouds for the engines, and the result's shape."""
+    """Check everything at the door; flat, centred clouds, and the leading shape of the result."""
     A = _frequencies(A, "A", pos)
     inputs.check_points(pos, "pos", A.shape[0])
     eps = inputs.check_eps(eps, pos.dtype)

@@ -10,7 +10,10 @@ from tqdm import tqdm
 
 @contextmanager
 def bar(total: int, label: str | None) -> Iterator[Callable[..., object]]:
-    """A bar of `total` steps; call what it yields after each (or after several, with their number). No label, no bar."""
+    """A bar of `total` steps; no label, no bar.
+
+    What it yields is called after each step, or after several with their number.
+    """
     if label is None:
         yield lambda _steps=1: None
         return

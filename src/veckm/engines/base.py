@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -105,11 +106,19 @@ class Problem:
         if self.norm == "unit":
             parts = torch.view_as_real(sums).flatten(-2)  # torch's complex norm is 20 times slower
             length = torch.linalg.vector_norm(parts, dim=-1, keepdim=True).clamp_min(tiny)
-            return sums * (math.sqrt(sums.shape[-1]) / length)
+            return torch.mul(sums, math.sqrt(sums.shape[-1]) / length)
         if self.norm == "mean":
             total = sums[..., -1:].real.clamp_min(tiny)
             return sums[..., :-1] / total
         return sums
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem that an engine has looked at: what it will cost, and how to do it."""
+
+    seconds: float  # expected on two cores of a current CPU
+    run: Callable[[], Tensor]  # (M, D) complex, normalised; differentiable in the inputs
 
 
 class Engine(ABC):
@@ -121,15 +130,20 @@ class Engine(ABC):
     windows: tuple[type, ...] = (Gaussian, Ball)
 
     @abstractmethod
-    def cost(self, problem: Problem) -> float:
-        """Seconds this engine expects to take on two cores of a current CPU; inf if it cannot."""
+    def prepare(self, problem: Problem) -> Task:
+        """Look at the problem, do what is cheap, and say what the rest will cost.
 
-    @abstractmethod
-    def encode(self, problem: Problem) -> Tensor:
-        """(M, D) complex: the sums at the queries, normalised by `problem.finish`.
-
-        Differentiable in pos, queries and weights.
+        The task computes (M, D) complex: the sums at the queries, normalised by
+        `problem.finish`, differentiable in pos, queries and weights.
         """
+
+    def cost(self, problem: Problem) -> float:
+        """Seconds this engine expects to take."""
+        return self.prepare(problem).seconds
+
+    def encode(self, problem: Problem) -> Tensor:
+        """(M, D) complex."""
+        return self.prepare(problem).run()
 
 
 class Rates:

@@ -209,3 +209,8 @@ def grown_volume(sides: Tensor, radius: float) -> Tensor:
         j = sides.shape[1] - k
         volume += e * (math.pi ** (j / 2) / math.gamma(j / 2 + 1) * radius**j)
     return volume
+
+
+def within(own: slice, rows: slice) -> slice:
+    """The rows of a block inside those of its group."""
+    return slice(own.start - rows.start, own.stop - rows.start)

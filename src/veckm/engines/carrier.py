@@ -56,3 +56,13 @@ def empty_result(problem: Problem) -> Tensor:
         return torch.empty(shape, dtype=problem.complex_dtype, device=problem.pos.device)
     dtype = np.complex128 if problem.pos.dtype == torch.float64 else np.complex64
     return torch.from_numpy(np.empty(shape, dtype))
+
+
+def as_complex(real: Tensor) -> Tensor:  # (n, 2C) -> (n, C) complex, the same memory
+    """Interleaved real and imaginary parts as complex numbers."""
+    return torch.view_as_complex(real.view(real.shape[0], -1, 2))
+
+
+def as_real(values: Tensor) -> Tensor:  # (n, C) complex -> (n, 2C), the same memory
+    """Complex numbers as interleaved real and imaginary parts."""
+    return torch.view_as_real(values).flatten(1)

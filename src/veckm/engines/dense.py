@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from veckm.engines.base import Engine, Problem, Rates, phase, phasors
+from veckm.engines.base import Engine, Problem, Rates, Task, phase, phasors
 
 #: Entries of J held at once when no gradient is asked for.
 _PAIRS_AT_ONCE = 1 << 23
@@ -19,15 +19,16 @@ class Dense(Engine):
 
     name = "dense"
 
-    def cost(self, problem: Problem) -> float:
+    def prepare(self, problem: Problem) -> Task:
         n, m = clouds(problem.cloud), clouds(problem.query_cloud)
         pairs = float((n[: len(m)].double() * m[: len(n)].double()).sum())
         width = problem.columns.shape[1]
         flop = Rates.FLOP if problem.pos.dtype == torch.float32 else 2 * Rates.FLOP
         phasor = (len(problem.pos) + len(problem.queries)) * width * Rates.PHASOR
-        return pairs * (4 * width * flop + 2 * Rates.WINDOW) + phasor
+        seconds = pairs * (4 * width * flop + 2 * Rates.WINDOW) + phasor + 1e-3 * len(m)
+        return Task(seconds, lambda: self._encode(problem))
 
-    def encode(self, problem: Problem) -> Tensor:
+    def _encode(self, problem: Problem) -> Tensor:
         n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
         n += [0] * (len(m) - len(n))  # a query of a cloud without points encodes nothing: zero
         parts, i, j = [], 0, 0
@@ -45,7 +46,9 @@ class Dense(Engine):
         rows = max(1, _PAIRS_AT_ONCE // max(1, len(x)))
         out = []
         for q in problem.queries[queries].split(rows):  # (m, D_in)
-            squared = (q[:, None] - x[None]).square().sum(-1)  # (m, n)
+            axes = zip(q.unbind(1), x.unbind(1), strict=True)
+            squared = sum((a[:, None] - b[None]).square() for a, b in axes)  # (m, n)
+            assert isinstance(squared, Tensor)
             sums = (problem.window(squared) @ strength).unflatten(1, (-1, 2)).contiguous()
             demodulated = torch.view_as_complex(sums) * phasors(-phase(q, problem.columns))
             out.append(problem.finish(demodulated))

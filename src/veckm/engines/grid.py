@@ -11,7 +11,6 @@ needed. Besides the result there is only Q, a row for each node, and no buffer o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates
-from veckm.engines.blocks import Blocks, Group, Members, grown_volume, octree
-from veckm.engines.carrier import Carrier, empty_result
+from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task
+from veckm.engines.blocks import Blocks, Group, Members, grown_volume, octree, within
+from veckm.engines.carrier import Carrier, as_complex, as_real, empty_result
 from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
 from veckm.parallel import share, workers
 
@@ -56,14 +55,14 @@ class Side:
     def spread(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> None:
         """Q += S^T f for a run of sorted rows, f (n, 2C)."""
         for block, own in members:
-            part = torch.mm(self.window(block, own).t(), f[_within(own, rows)])
+            part = torch.mm(self.window(block, own).t(), f[within(own, rows)])
             Q.index_add_(0, self.index[block], part)
 
     def gather(self, rows: slice, members: Members, Q: Tensor, out: Tensor) -> Tensor:
         """S Q for a run of sorted rows, (n, 2C), in the first rows of `out`."""
         for block, own in members:
             table = Q.index_select(0, self.index[block])
-            torch.mm(self.window(block, own), table, out=out[_within(own, rows)])
+            torch.mm(self.window(block, own), table, out=out[within(own, rows)])
         return out[: rows.stop - rows.start]
 
     def pull(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> Tensor:
@@ -74,7 +73,7 @@ class Side:
         in_dim = self.scaled.shape[1] - 2
         out = f.new_empty(rows.stop - rows.start, in_dim)
         for block, own in members:
-            part, here = self.ranges[block], _within(own, rows)
+            part, here = self.ranges[block], within(own, rows)
             T = self.window(block, own) * (f[here] @ Q.index_select(0, self.index[block]).t())
             x, u = self.scaled[own, :in_dim], self.nodes[part, :in_dim]  # x is doubled already
             out[here] = 2 * (T @ u) - x * T.sum(1, keepdim=True)
@@ -98,36 +97,41 @@ class Grid(Engine):
     name = "grid"
     windows = (Gaussian,)
 
-    def cost(self, problem: Problem) -> float:
-        if not isinstance(problem.window, Gaussian):
-            return math.inf
-        lattice = Lattice.for_accuracy(problem.window.beta, problem.eps, problem.in_dim)
-        blocks = _blocks(problem, lattice, problem.pos, problem.cloud)
-        seconds = blocks.seconds
-        if not problem.same:
-            other = _blocks(problem, lattice, problem.queries, problem.query_cloud)
-            seconds = (seconds + other.seconds) / 2
-        complex_numbers = (len(problem.pos) + len(problem.queries)) * problem.columns.shape[1]
-        written = len(problem.queries) * problem.columns.shape[1]
-        return seconds + complex_numbers * Rates.PHASOR + written * Rates.WRITE
-
-    def encode(self, problem: Problem) -> Tensor:
+    def prepare(self, problem: Problem) -> Task:
         assert isinstance(problem.window, Gaussian)
-        plan = make_plan(problem)
-        if problem.needs_grad:
-            sums = _Sums.apply(problem.pos, problem.queries, problem.weights, problem, plan)
-            return problem.finish(sums)
-        return _encode(problem, plan)
+        lattice = Lattice.for_accuracy(problem.window.beta, problem.eps, problem.in_dim)
+        blocks = _blocks(problem, lattice)
+        width = problem.columns.shape[1]
+        numbers = (len(problem.pos) + len(problem.queries)) * width
+        seconds = sum(b.seconds for b in blocks) / len(blocks) + numbers * Rates.PHASOR
+        seconds += len(problem.queries) * width * Rates.WRITE
+        return GridTask(seconds, lambda: _run(problem, _plan(problem, lattice, blocks)), blocks[0])
+
+
+@dataclass(frozen=True)
+class GridTask(Task):
+    """With the blocks of the points, which tell how crowded the windows are."""
+
+    blocks: Blocks
+
+
+def _run(problem: Problem, plan: Plan) -> Tensor:
+    if problem.needs_grad:
+        sums = _Sums.apply(problem.pos, problem.queries, problem.weights, problem, plan)
+        return problem.finish(sums)
+    return _encode(problem, plan)
 
 
 def make_plan(problem: Problem) -> Plan:
-    """Sort the points into blocks and find the nodes of each; a clear error if there are too many."""
+    """Sort points and queries into blocks and find the nodes of each."""
+    assert isinstance(problem.window, Gaussian)
+    lattice = Lattice.for_accuracy(problem.window.beta, problem.eps, problem.in_dim)
+    return _plan(problem, lattice, _blocks(problem, lattice))
+
+
+def _plan(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
     assert isinstance(problem.window, Gaussian)
     beta = problem.window.beta
-    lattice = Lattice.for_accuracy(beta, problem.eps, problem.in_dim)
-    blocks = [_blocks(problem, lattice, problem.pos, problem.cloud)]
-    if not problem.same:
-        blocks.append(_blocks(problem, lattice, problem.queries, problem.query_cloud))
     _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 64, problem)
     nodes = [reached_nodes(b, lattice) for b in blocks]
     index, rows = number(torch.cat([n.key for n in nodes]))
@@ -162,7 +166,7 @@ def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
             e = carrier(group[0])
             if weights is not None:
                 e.mul_(weights[group[0], None])
-            side.spread(*group, _as_real(e), tables[worker])
+            side.spread(*group, as_real(e), tables[worker])
 
         return work
 
@@ -184,7 +188,7 @@ def _gather_targets(
         F = Q.new_empty(side.blocks.largest_group, Q.shape[1])
 
         def work(group: Group) -> None:
-            sums = finish(_as_complex(side.gather(*group, Q, F)))
+            sums = finish(as_complex(side.gather(*group, Q, F)))
             out.index_copy_(0, order[group[0]], sums.mul_(carrier(group[0], sums.shape[1])))
 
         return work
@@ -205,7 +209,7 @@ class _Sums(torch.autograd.Function):
     """The sums (M, C), with the backward pass as the same two products again."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: FunctionCtx,
         pos: Tensor,  # (N, D_in)
         queries: Tensor,  # (M, D_in)
@@ -223,8 +227,8 @@ class _Sums(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
         problem, plan = ctx.problem, ctx.plan  # type: ignore[attr-defined]
         Q, out = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_queries, back = _backward_queries(problem, plan, grad, out, Q)
@@ -247,7 +251,7 @@ def _backward_queries(
     grad_queries = torch.empty_like(problem.queries, requires_grad=False)
     for rows, members in side.blocks.groups:
         g = grad.index_select(0, order[rows])
-        H = _as_real(g * carrier(rows))
+        H = as_real(g * carrier(rows))
         side.spread(rows, members, H, back)
         turn = (g.conj() * out.index_select(0, order[rows])).imag @ problem.columns.t()
         grad_queries[order[rows]] = turn + plan.beta * side.pull(rows, members, H, Q)
@@ -267,8 +271,8 @@ def _backward_sources(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tenso
     buffer = back.new_empty(side.blocks.largest_group, back.shape[1])
     for rows, members in side.blocks.groups:
         e = carrier(rows)
-        product = _as_complex(side.gather(rows, members, back, buffer)).conj() * e
-        pulled = plan.beta * side.pull(rows, members, _as_real(e), back)
+        product = as_complex(side.gather(rows, members, back, buffer)).conj() * e
+        pulled = plan.beta * side.pull(rows, members, as_real(e), back)
         pulled -= product.imag @ problem.columns.t()
         if weights is not None and grad_weights is not None:
             grad_weights[order[rows]] = product.real.sum(1)
@@ -277,8 +281,8 @@ def _backward_sources(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tenso
     return grad_pos, grad_weights
 
 
-def _blocks(problem: Problem, lattice: Lattice, pos: Tensor, cloud: Tensor) -> Blocks:
-    """Blocks by the price of a spread and a gather."""
+def _blocks(problem: Problem, lattice: Lattice) -> list[Blocks]:
+    """Blocks of the points and, if they are others, of the queries, by the price of both passes."""
     width = 2 * problem.columns.shape[1]
     size = problem.pos.element_size()
     flop = Rates.FLOP * size / 4
@@ -289,7 +293,8 @@ def _blocks(problem: Problem, lattice: Lattice, pos: Tensor, cloud: Tensor) -> B
         entry = 4 * width * flop + 2 * Rates.WINDOW
         return 2 * Rates.BLOCK + nodes * (count * entry + row)
 
-    return octree(pos, cloud, lattice.spacing / 4, price)
+    sets = [(problem.pos, problem.cloud), (problem.queries, problem.query_cloud)]
+    return [octree(*points, lattice.spacing / 4, price) for points in sets[: 2 - problem.same]]
 
 
 def _side(blocks: Blocks, nodes: Nodes, index: Tensor, beta: float, keep: bool) -> Side:
@@ -315,15 +320,3 @@ def _refuse_if_too_many(rows: float, row_bytes: float, problem: Problem) -> None
 
 def _label(problem: Problem, what: str) -> str | None:
     return None if problem.progress is False else what
-
-
-def _within(own: slice, rows: slice) -> slice:
-    return slice(own.start - rows.start, own.stop - rows.start)
-
-
-def _as_complex(real: Tensor) -> Tensor:  # (n, 2C) -> (n, C) complex, the same memory
-    return torch.view_as_complex(real.view(real.shape[0], -1, 2))
-
-
-def _as_real(values: Tensor) -> Tensor:  # (n, C) complex -> (n, 2C), the same memory
-    return torch.view_as_real(values).flatten(1)

@@ -53,7 +53,7 @@ class Lattice:
         # sqrt(count) exp(-pi^2 squared / (2 (beta a)^2)) = share * eps
         decay = math.log(math.sqrt(count) / (_QUADRATURE_SHARE * eps))
         spacing = math.pi * math.sqrt(squared / (2 * decay)) / beta
-        tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 5)
+        tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 4)
         reach = math.sqrt(math.log(max(tail / eps, 2.0))) / beta
         density = 2 / spacing**in_dim
         return cls(spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)

@@ -8,23 +8,24 @@ the radius outside which lies the share eps of its mass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates
-from veckm.engines.blocks import Blocks, octree
-from veckm.engines.carrier import Carrier, empty_result
+from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task
+from veckm.engines.blocks import Blocks, Group, octree, within
+from veckm.engines.carrier import Carrier, as_complex, as_real, empty_result
 from veckm.engines.search import Search
-from veckm.progress import bar
+from veckm.parallel import share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
-#: Blocks whose neighbours are looked up at once.
-_LOOKUP = 64
+#: Groups of blocks whose neighbours are looked up at once.
+_LOOKUP = 8
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,16 @@ class Plan:
     target: Blocks
     search: Search
 
-    def tasks(self, label: str | None) -> Iterator[tuple[int, slice, Tensor]]:
-        """(block, its rows of the sorted queries, rows of the sorted points near it)."""
-        count = self.target.count.tolist()
-        with bar(len(count), label) as advance:
-            for first in range(0, len(count), _LOOKUP):
-                last = min(first + _LOOKUP, len(count))
-                near = self.search.near(first, last)
-                for block in range(first, last):
-                    start = self.target.start[block]
-                    yield block, slice(start, start + count[block]), near[block - first]
-                advance(last - first)
+    @cached_property
+    def tasks(self) -> list[list[Group]]:
+        """Runs of groups: the neighbours of all their blocks are looked up together."""
+        groups = self.target.groups
+        return [groups[i : i + _LOOKUP] for i in range(0, len(groups), _LOOKUP)]
+
+    def near(self, task: list[Group]) -> list[list[Tensor]]:
+        """For each group of a task and each of its blocks, the rows of the points near it."""
+        found = iter(self.search.near(task[0][1][0][0], task[-1][1][-1][0] + 1))
+        return [[next(found) for _ in members] for _, members in task]
 
     def local(self, block: int, near: Tensor) -> Tensor:
         """(m, D_in): the points near a block about its centre."""
@@ -58,7 +58,7 @@ class Neighbors(Engine):
 
     name = "neighbors"
 
-    def cost(self, problem: Problem) -> float:
+    def prepare(self, problem: Problem) -> Task:
         plan = make_plan(problem)
         blocks = len(plan.target.count)
         sample = range(0, blocks, max(1, blocks // 64))  # the counts of some blocks stand for all
@@ -67,26 +67,26 @@ class Neighbors(Engine):
             near = len(plan.search.near(block, block + 1)[0])
             pairs += near * int(plan.target.count[block])
             rows += near
-        share = blocks / max(1, len(sample))
+        scale = blocks / max(1, len(sample))
         width = problem.columns.shape[1]
         size = problem.pos.element_size()
         numbers = (len(problem.pos) + len(problem.queries)) * width
-        return (
-            share * pairs * (4 * width * Rates.FLOP * size / 4 + 2 * Rates.WINDOW)
-            + share * rows * 2 * width * size * Rates.ROW_BYTE
+        seconds = (
+            scale * pairs * (4 * width * Rates.FLOP * size / 4 + 2 * Rates.WINDOW)
+            + scale * rows * 2 * width * size * Rates.ROW_BYTE
             + 3 * blocks * Rates.BLOCK
             + numbers * (Rates.PHASOR + Rates.WRITE)
         )
+        return Task(seconds, lambda: _run(problem, plan))
 
-    def encode(self, problem: Problem) -> Tensor:
-        plan = make_plan(problem)
-        if problem.needs_grad:
-            sums = _Sums.apply(problem.pos, problem.queries, problem.weights, problem, plan)
-            return problem.finish(sums)
-        out = empty_result(problem)
-        for rows, sums in _blocks_of_sums(problem, plan, _strengths(problem, plan)):
-            out.index_copy_(0, plan.target.order[rows], problem.finish(sums))
-        return out
+
+def _run(problem: Problem, plan: Plan) -> Tensor:
+    if problem.needs_grad:
+        sums = _Sums.apply(problem.pos, problem.queries, problem.weights, problem, plan)
+        return problem.finish(sums)
+    out = empty_result(problem)
+    _sum(problem, plan, _strengths(problem, plan), out, problem.finish)
+    return out
 
 
 def make_plan(problem: Problem) -> Plan:
@@ -110,35 +110,35 @@ def _strengths(problem: Problem, plan: Plan) -> Tensor:  # (N, 2C), sorted
     carrier = Carrier(plan.source, problem.columns)
     f = problem.pos.new_empty(len(problem.pos), 2 * problem.columns.shape[1])
     for rows, _ in plan.source.groups:
-        f[rows] = torch.view_as_real(carrier(rows)).flatten(1)
+        f[rows] = as_real(carrier(rows))
     if problem.weights is not None:
         f *= problem.weights.detach()[plan.source.order, None]
     return f
 
 
-def _blocks_of_sums(problem: Problem, plan: Plan, f: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The sums (n, C) of each block of queries."""
-    conjugate = _PerBlock(Carrier(plan.target, problem.columns, sign=-1), plan.target)
+def _sum(
+    problem: Problem, plan: Plan, f: Tensor, out: Tensor, finish: Callable[[Tensor], Tensor]
+) -> None:
+    """out = finish(W f) ./ E(q), rows back in the caller's order."""
+    target = plan.target
+
+    def make(worker: int) -> Callable[[list[Group]], None]:  # noqa: ARG001 - all do the same
+        conjugate = Carrier(target, problem.columns, sign=-1)
+        F = f.new_empty(target.largest_group, f.shape[1])
+
+        def work(task: list[Group]) -> None:
+            for (rows, members), found in zip(task, plan.near(task), strict=True):
+                for (block, own), near in zip(members, found, strict=True):
+                    W = problem.window(_squared(target.local[own], plan.local(block, near)))
+                    torch.mm(W, f.index_select(0, near), out=F[within(own, rows)])
+                sums = finish(as_complex(F[: rows.stop - rows.start]))
+                sums.mul_(conjugate(rows, sums.shape[1]))
+                out.index_copy_(0, target.order[rows], sums)
+
+        return work
+
     label = None if problem.progress is False else "encode"
-    for block, rows, near in plan.tasks(label):
-        W = problem.window(_squared(plan.target.local[rows], plan.local(block, near)))
-        sums = torch.mm(W, f.index_select(0, near))
-        yield rows, torch.view_as_complex(sums.unflatten(1, (-1, 2))) * conjugate(rows)
-
-
-class _PerBlock:
-    """A carrier evaluated for a whole group of blocks at once and handed out by block."""
-
-    def __init__(self, carrier: Carrier, blocks: Blocks) -> None:
-        self.carrier = carrier
-        self.groups = iter(blocks.groups)
-        self.rows = slice(0, 0)
-
-    def __call__(self, rows: slice) -> Tensor:
-        while rows.stop > self.rows.stop:
-            self.rows = next(self.groups)[0]
-            self.values = self.carrier(self.rows)
-        return self.values[rows.start - self.rows.start : rows.stop - self.rows.start]
+    share(plan.tasks, make, workers(f.device, 4 * len(plan.tasks)), label)
 
 
 def _squared(y: Tensor, x: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class _Sums(torch.autograd.Function):
     """The sums (M, C); backward walks the same blocks."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: FunctionCtx,
         pos: Tensor,  # (N, D_in)
         queries: Tensor,  # (M, D_in)
@@ -165,15 +165,14 @@ class _Sums(torch.autograd.Function):
         f = _strengths(problem, plan)
         shape = (len(queries), problem.columns.shape[1])
         out = torch.empty(shape, dtype=problem.complex_dtype, device=pos.device)
-        for rows, sums in _blocks_of_sums(problem, plan, f):
-            out.index_copy_(0, plan.target.order[rows], sums)
+        _sum(problem, plan, f, out, lambda sums: sums)
         ctx.problem, ctx.plan = problem, plan  # type: ignore[attr-defined]
         ctx.save_for_backward(f, out)
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
         problem, plan = ctx.problem, ctx.plan  # type: ignore[attr-defined]
         f, out = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_queries, grad_pos, back = _backward_window(problem, plan, grad, out, f)
@@ -193,23 +192,27 @@ def _backward_window(
     dL/dq = -beta^2 (q sum_j T - T x) + Im(conj(grad) G) A^T, and likewise for x with T^T.
     """
     target, source = plan.target, plan.source
-    carrier = _PerBlock(Carrier(target, problem.columns), target)
+    carrier = Carrier(target, problem.columns)
     grad_queries = torch.zeros_like(problem.queries, requires_grad=False)
     grad_pos = torch.zeros_like(problem.pos, requires_grad=False)
     back = torch.zeros_like(f)
     square = problem.window.beta**2 if isinstance(problem.window, Gaussian) else 0.0
-    for block, rows, near in plan.tasks(None):
-        order = target.order[rows]
-        g = grad.index_select(0, order)
-        H = torch.view_as_real(g * carrier(rows)).flatten(1)
-        q, x = target.local[rows], plan.local(block, near)
-        W = problem.window(_squared(q, x))
-        back.index_add_(0, near, W.t() @ H)
-        T = W * (H @ f.index_select(0, near).t())
-        turn = (g.conj() * out.index_select(0, order)).imag @ problem.columns.t()
-        grad_queries[order] = turn - square * (q * T.sum(1, keepdim=True) - T @ x)
-        own = -square * (x * T.sum(0)[:, None] - T.t() @ q)
-        grad_pos.index_add_(0, source.order[near], own)
+    for task in plan.tasks:
+        for (rows, members), found in zip(task, plan.near(task), strict=True):
+            order = target.order[rows]
+            g = grad.index_select(0, order)
+            H = as_real(g * carrier(rows))
+            turn = (g.conj() * out.index_select(0, order)).imag @ problem.columns.t()
+            for (block, own), near in zip(members, found, strict=True):
+                here = within(own, rows)
+                q, x = target.local[own], plan.local(block, near)
+                W = problem.window(_squared(q, x))
+                back.index_add_(0, near, W.t() @ H[here])
+                T = W * (H[here] @ f.index_select(0, near).t())
+                turn[here] -= square * (q * T.sum(1, keepdim=True) - T @ x)
+                pulled = -square * (x * T.sum(0)[:, None] - T.t() @ q)
+                grad_pos.index_add_(0, source.order[near], pulled)
+            grad_queries[order] = turn
     return grad_queries, grad_pos, back
 
 
@@ -222,7 +225,7 @@ def _backward_carrier(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tenso
     grad_weights = None if weights is None else torch.empty_like(weights)
     for rows, _ in source.groups:
         order = source.order[rows]
-        product = torch.view_as_complex(back[rows].unflatten(1, (-1, 2))).conj() * carrier(rows)
+        product = as_complex(back[rows]).conj() * carrier(rows)
         pulled = -product.imag @ problem.columns.t()
         if weights is not None and grad_weights is not None:
             grad_weights[order] = product.real.sum(1)

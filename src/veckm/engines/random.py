@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates, phase, phasors
+from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task, phase, phasors
 from veckm.engines.dense import clouds
 from veckm.progress import bar
 
@@ -25,19 +25,18 @@ class Random(Engine):
     name = "random"
     windows = (Gaussian,)
 
-    def cost(self, problem: Problem) -> float:
-        if problem.B is None:
-            return float("inf")
-        p, width = problem.B.shape[1], problem.columns.shape[1]
-        rows = len(problem.pos) + len(problem.queries)
-        return rows * p * (8 * width * Rates.FLOP + Rates.PHASOR)
-
-    def encode(self, problem: Problem) -> Tensor:
+    def prepare(self, problem: Problem) -> Task:
         if problem.B is None:
             raise ValueError(
                 "engine='random' needs B, the (D_in, p) frequencies of Theorem 2 drawn from "
                 "N(0, beta^2): pass B=..., or use veckm.VecKM, which draws it"
             )
+        p, width = problem.B.shape[1], problem.columns.shape[1]
+        rows = len(problem.pos) + len(problem.queries)
+        seconds = rows * p * (8 * width * Rates.FLOP + Rates.PHASOR)
+        return Task(seconds, lambda: self._encode(problem))
+
+    def _encode(self, problem: Problem) -> Tensor:
         n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
         n += [0] * (len(m) - len(n))
         parts, i, j = [], 0, 0

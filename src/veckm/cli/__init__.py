@@ -1,0 +1,73 @@
+"""The `veckm` command: one file a verb, each a frozen dataclass of options that can `run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import tyro
+
+from veckm import __version__
+from veckm.cli.encode import Encode
+
+__all__ = ["VERBS", "Verb", "main"]
+
+_DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
+
+Try `veckm encode`, which needs no file. `veckm --version` prints the version."""
+
+
+class Verb(Protocol):
+    """What a verb has beside its own options."""
+
+    @property
+    def debug(self) -> bool:
+        """Whether an error shows its traceback."""
+
+    def run(self) -> None:
+        """Do the work; raise what a user can act on."""
+
+
+#: A new verb is a file with a dataclass, and a line here.
+VERBS: dict[str, Callable[..., Verb]] = {
+    "encode": Encode,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; 0 if it did its work, 2 after an error, which takes one line on stderr."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args[:1] == ["--version"]:
+        print(f"veckm {__version__}")
+        return 0
+    debug = False
+    try:
+        verb: Verb = tyro.extras.subcommand_cli_from_dict(
+            VERBS, prog="veckm", description=_DESCRIPTION, args=args or ["--help"]
+        )
+        debug = verb.debug
+        verb.run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # `veckm encode | head`: who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("veckm: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if debug:
+            raise
+        print(f"veckm: error: {_in_one_line(error)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        named = "" if error.filename is None else f"{error.filename}: "
+        return f"{named}{error.strerror}"
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError | TypeError | OSError) and text:
+        return text  # said at the door, for the user
+    return f"{type(error).__name__}: {text or 'no details'} (--debug shows where)"

@@ -1,0 +1,303 @@
+"""`veckm encode`: what it says, what it writes, and what it says when it cannot."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import veckm
+from veckm.cli import files, main
+from veckm.data import shapes
+
+FAR = np.array([5e5, 5e6, 300.0])  # where surveys are
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """A small cloud in a file."""
+    path = tmp_path / "cloud.npy"
+    np.save(path, shapes.torus(300).pos.numpy())
+    return path
+
+
+def run(capsys, *args):
+    """Exit code, standard output and standard error of `veckm encode ...`."""
+    code = main(["encode", *map(str, args)])
+    return code, *capsys.readouterr()
+
+
+def fails(capsys, *args):
+    """The error line of a call that must fail in one line and without output."""
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (2, "")
+    assert err.startswith("veckm: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_it_writes_the_encodings_that_the_library_gives(tmp_path, cloud, capsys):
+    out = tmp_path / "features.npy"
+    code, text, err = run(capsys, cloud, "-o", out, "--dim", 16, "--radius", 0.4, "--seed", 3)
+    assert (code, err) == (0, "")
+    assert str(out) in text
+    pos = torch.from_numpy(np.load(cloud))
+    G = np.load(out)
+    assert G.dtype == np.complex64
+    exact = veckm.VecKM(16, radius=0.4, detail=6, seed=3, engine="dense")(pos.double())
+    error = np.linalg.norm(G - exact.numpy(), axis=1) / 4  # the rows have norm sqrt(16)
+    assert error.mean() < 1e-2
+
+
+def test_the_paper_s_parameters_mean_the_same_as_radius_and_detail(tmp_path, cloud, capsys):
+    a, b = tmp_path / "a.npy", tmp_path / "b.npy"
+    run(capsys, cloud, "-o", a, "--dim", 8, "--radius", 0.18, "--detail", 10.8, "--quiet")
+    run(capsys, cloud, "-o", b, "--dim", 8, "--beta", 10, "--alpha", 60, "--quiet")
+    np.testing.assert_allclose(np.load(a), np.load(b), atol=1e-4)
+
+
+def test_the_report_says_what_was_done_and_how_exact_it_is(cloud, capsys):
+    code, text, err = run(capsys, cloud, "--dim", 16)
+    assert (code, err) == (0, "")
+    for word in ("300 points", "suggested", "16 complex numbers", "chosen by auto", "points/s"):
+        assert word in text
+    assert "200 random rows" in text
+    assert "paper" in text
+
+
+def test_the_json_report_is_one_object_with_an_error_below_eps(cloud, capsys):
+    code, text, _ = run(capsys, cloud, "--dim", 16, "--json", "--eps", 1e-3)
+    report = json.loads(text)
+    assert code == 0
+    assert report["veckm"] == veckm.__version__
+    assert report["cloud"]["points"] == 300
+    assert report["result"]["shape"] == [300, 16]
+    assert report["setting"]["suggested"]
+    assert set(report["engine"]["expected"]) == {"dense", "neighbors", "random", "grid"}
+    ours, paper = report["check"]["measured"]
+    assert ours["mean_error"] < 1e-3 < paper["mean_error"]
+
+
+@pytest.mark.parametrize("engine", ["dense", "neighbors", "random", "grid"])
+def test_every_engine_can_be_asked_for(cloud, capsys, engine):
+    code, text, _ = run(capsys, cloud, "--dim", 8, "--engine", engine, "--json")
+    assert code == 0
+    assert json.loads(text)["engine"]["engine"] == engine
+
+
+def test_a_ball_window_is_exact_and_has_no_random_engine_to_compare_with(cloud, capsys):
+    _, text, _ = run(capsys, cloud, "--dim", 8, "--window", "ball", "--json")
+    (ours,) = json.loads(text)["check"]["measured"]
+    assert ours["max_error"] < 1e-4
+
+
+def test_quiet_says_nothing(tmp_path, cloud, capsys):
+    out = tmp_path / "f.npy"
+    assert run(capsys, cloud, "-o", out, "--dim", 8, "--quiet") == (0, "", "")
+    assert out.exists()
+
+
+def test_the_comparison_can_be_left_out(cloud, capsys):
+    _, text, _ = run(capsys, cloud, "--dim", 8, "--check", 0)
+    assert "Against the definition" not in text
+
+
+def test_large_coordinates_in_float64_lose_nothing(tmp_path, capsys):
+    x = shapes.torus(300).pos.double().numpy()
+    near, far = tmp_path / "near.npy", tmp_path / "far.npy"
+    np.save(near, x)
+    np.save(far, x + FAR)
+    for path in (near, far):
+        run(capsys, path, "-o", path.with_suffix(".out.npy"), "--dim", 8, "--radius", 0.4)
+    a, b = (np.load(path.with_suffix(".out.npy")) for path in (near, far))
+    np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_coordinates_that_float32_has_rounded_away_are_pointed_out(tmp_path, capsys):
+    path = tmp_path / "far.npy"
+    np.save(path, (shapes.torus(300).pos.numpy() + FAR).astype(np.float32))
+    _, text, _ = run(capsys, path, "--dim", 8, "--radius", 0.4, "--check", 0)
+    assert "save them as float64" in text
+
+
+def test_an_accuracy_beyond_float32_is_computed_in_float64(cloud, capsys):
+    _, text, _ = run(capsys, cloud, "--dim", 8, "--eps", 1e-7, "--engine", "grid", "--json")
+    report = json.loads(text)
+    assert report["cloud"]["computed_in"] == "float64"
+    # the result is stored as complex64, whose rounding is all that is left
+    assert report["check"]["measured"][0]["mean_error"] < 2e-7
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_npz_with_xyz_is_read_whatever_its_byte_order(tmp_path, cloud, capsys, order):
+    path = tmp_path / "cloud.npz"
+    x = np.load(cloud)
+    np.savez(path, xyz=x.astype(f"{order}f4"), rgb=x)
+    code, text, _ = run(capsys, path, "--dim", 8, "--check", 0)
+    assert code == 0
+    assert "300 points, float32" in text
+
+
+x = np.ones((10, 3))
+bad_rows = np.where(np.arange(30).reshape(10, 3) == 7, np.nan, 1.0)
+BAD_ARRAYS = {
+    "not (N, 3); keep the coordinate columns": np.ones((10, 6)),
+    "holds an array of shape (3,)": np.ones(3),
+    "holds an array of shape (2, 10, 3)": np.ones((2, 10, 3)),
+    "holds int64 numbers": x.astype(np.int64),
+    "holds complex128 numbers": x.astype(complex),
+    "1 of 10 points have NaN or infinite coordinates, the first in row 2": bad_rows,
+    "has no points": x[:0],
+    "give --radius": x[:1],
+    "coincide": x,
+}
+
+
+@pytest.mark.parametrize("message", BAD_ARRAYS)
+def test_an_array_that_is_no_cloud_is_refused_in_one_line(tmp_path, capsys, message):
+    path = tmp_path / "bad.npy"
+    np.save(path, BAD_ARRAYS[message])
+    assert message in fails(capsys, path)
+
+
+BAD_FILES = {
+    "text.npy": (b"hello", "is not a .npy file"),
+    "empty.npz": (b"", "is not a .npz file"),
+    "cut.npy": (b"\x93NUMPY\x01\x00v\x00{'descr'", "cannot be read"),
+    "cut.npz": (b"PK\x03\x04", "cannot be read"),
+    "cloud.ply": (b"ply\n", "cannot read .ply files; supported: .npy"),
+    "cloud": (b"", "supported: .npy"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_file_that_holds_no_array_is_refused_in_one_line(tmp_path, capsys, name):
+    content, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    assert message in fails(capsys, tmp_path / name)
+
+
+def test_a_pickle_is_never_run(tmp_path, capsys):
+    np.save(tmp_path / "objects.npy", np.array([print], dtype=object), allow_pickle=True)
+    assert "cannot be read" in fails(capsys, tmp_path / "objects.npy")
+
+
+def test_a_missing_file_is_named(tmp_path, capsys):
+    assert "nowhere.npy: No such file" in fails(capsys, tmp_path / "nowhere.npy")
+
+
+def test_an_archive_without_xyz_lists_what_it_has(tmp_path, capsys):
+    np.savez(tmp_path / "two.npz", a=x, b=x)
+    assert "['a', 'b']" in fails(capsys, tmp_path / "two.npz")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--radius", "0.3", "--beta", "2"], "either beta or radius"),
+        (["--alpha", "3", "--detail", "2"], "either alpha or detail"),
+        (["--radius", "-1"], "radius must be positive"),
+        (["--radius", "nan"], "radius must be positive"),
+        (["--dim", "0"], "at least 1"),
+        (["--eps", "2"], "at most 0.5"),
+        (["--eps", "1e-12"], "below what"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(cloud, capsys, options, message):
+    assert message in fails(capsys, cloud, *options)
+
+
+@pytest.mark.parametrize("args", [["--radios", "3"], ["--radius", "x"], ["--engine", "fast"]])
+def test_options_that_do_not_parse_exit_with_two(cloud, capsys, args):
+    with pytest.raises(SystemExit) as stop:
+        main(["encode", str(cloud), *args])
+    assert stop.value.code == 2
+    assert args[0] in capsys.readouterr().err
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(tmp_path, cloud, capsys):
+    (tmp_path / "folder.npy").mkdir()
+    assert "written as .npy" in fails(capsys, cloud, "-o", tmp_path / "f.txt")
+    assert "there is no folder" in fails(capsys, cloud, "-o", tmp_path / "no" / "f.npy")
+    assert "is a folder" in fails(capsys, cloud, "-o", tmp_path / "folder.npy")
+    assert "is the cloud itself" in fails(capsys, cloud, "-o", cloud)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused_before_the_work(tmp_path, cloud, capsys):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    assert "cannot write in" in fails(capsys, cloud, "-o", locked / "f.npy")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "f.npy"
+    np.save(path, np.arange(3))
+
+    def half(file, array, **_):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", half)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_array(path, np.zeros(5))
+    assert [p.name for p in tmp_path.iterdir()] == ["f.npy"]
+    np.testing.assert_array_equal(np.load(path), np.arange(3))
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path):
+    path = tmp_path / "f.npy"
+    np.save(path, np.arange(3))
+    path.chmod(0o640)
+    reader = path.open("rb")  # whoever reads the old file goes on reading the old file
+    files.write_array(path, np.zeros(5))
+    with reader:
+        np.testing.assert_array_equal(np.load(reader), np.arange(3))
+    np.testing.assert_array_equal(np.load(path), np.zeros(5))
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_an_output_through_a_link_goes_where_the_link_points(tmp_path):
+    target, link = tmp_path / "target.npy", tmp_path / "link.npy"
+    link.symlink_to(target)
+    files.write_array(link, np.zeros(5))
+    assert link.is_symlink()
+    assert target.exists()
+
+
+def test_a_failed_encoding_writes_nothing(tmp_path, cloud, capsys):
+    out = tmp_path / "f.npy"
+    code = main(["encode", str(cloud), "-o", str(out), "--window", "ball", "--engine", "grid"])
+    assert code == 2
+    assert "cannot compute the ball" in capsys.readouterr().err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cloud.npy"]
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        main(["encode", str(tmp_path / "nowhere.npy"), "--debug"])
+
+
+def test_the_version_is_printed(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"veckm {veckm.__version__}\n"
+
+
+def test_without_a_verb_the_help_lists_them(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 0
+    assert "encode" in capsys.readouterr().out
+
+
+def test_as_a_process_it_needs_no_file_and_leaves_stderr_clean(tmp_path):
+    command = "import sys; from veckm.cli import main; sys.exit(main())"
+    args = [sys.executable, "-c", command, "encode", "--dim", "8", "--check", "20", "--json"]
+    done = subprocess.run(args, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["cloud"]["points"] == 20_000
+    assert report["check"]["measured"][0]["mean_error"] < 1e-2
