@@ -208,7 +208,7 @@ def _spread_all(problem: Problem, plan: Plan) -> Tensor:  # (rows, 1 + D + D^2)
 
         return work
 
-    share(runs, make, count, None if problem.progress is False else "spread")
+    share(runs, make, count, problem.label("spread"))
     return tables.sum(0).mul_(plan.lattice.scale)
 
 
@@ -225,8 +225,7 @@ def _gather_all(problem: Problem, plan: Plan, table: Tensor) -> Tensor:  # (M, 1
 
         return work
 
-    label = None if problem.progress is False else "gather"
-    share(runs, make, workers(table.device, len(runs)), label)
+    share(runs, make, workers(table.device, len(runs)), problem.label("gather"))
     return out
 
 

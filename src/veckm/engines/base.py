@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
 import torch
 from scipy.stats import chi2
 from torch import Tensor
@@ -97,6 +98,10 @@ class Problem:
             return self.A
         return torch.cat([self.A, self.A.new_zeros(self.in_dim, 1)], dim=1)
 
+    def label(self, what: str) -> str | None:
+        """The name of a progress bar; none where the caller wants none."""
+        return None if self.progress is False else what
+
     def finish(self, sums: Tensor) -> Tensor:  # (n, C) complex -> (n, D) complex
         """Normalise sums. |E| = 1, so this may come before or after dividing by E(q).
 
@@ -173,3 +178,26 @@ def phase(x: Tensor, A: Tensor) -> Tensor:  # (n, D_in), (D_in, C) -> (n, C)
 def phasors(angle: Tensor) -> Tensor:
     """exp(i angle): cosine and sine separately, several times faster than torch's complex exp."""
     return torch.complex(torch.cos(angle), torch.sin(angle))
+
+
+def empty_result(problem: Problem) -> Tensor:
+    """(M, D) complex, uninitialised, for the caller's result.
+
+    On the CPU the memory comes from NumPy, which asks Linux for huge pages as torch does not:
+    touching a fresh result for the first time is then several times faster.
+    """
+    shape = (len(problem.queries), problem.A.shape[1])
+    if problem.pos.device.type != "cpu":
+        return torch.empty(shape, dtype=problem.complex_dtype, device=problem.pos.device)
+    dtype = np.complex128 if problem.pos.dtype == torch.float64 else np.complex64
+    return torch.from_numpy(np.empty(shape, dtype))
+
+
+def as_complex(real: Tensor) -> Tensor:  # (n, 2C) -> (n, C) complex, the same memory
+    """Interleaved real and imaginary parts as complex numbers."""
+    return torch.view_as_complex(real.view(real.shape[0], -1, 2))
+
+
+def as_real(values: Tensor) -> Tensor:  # (n, C) complex -> (n, 2C), the same memory
+    """Complex numbers as interleaved real and imaginary parts."""
+    return torch.view_as_real(values).flatten(1)

@@ -49,16 +49,27 @@ class Blocks:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Runs of whole blocks of about `_ROWS_AT_ONCE` rows: (rows, [(block, its rows)])."""
+        """Runs of whole blocks of one cloud, of about `_ROWS_AT_ONCE` rows."""
         out: list[Group] = []
         members: Members = []
+        cloud = self.cloud.tolist()
         for k, (i, n) in enumerate(zip(self.start, self.count.tolist(), strict=True)):
-            if members and i + n - members[0][1].start > _ROWS_AT_ONCE:
+            full = members and i + n - members[0][1].start > _ROWS_AT_ONCE
+            if full or (members and cloud[k] != cloud[k - 1]):
                 out.append((slice(members[0][1].start, i), members))
                 members = []
             members.append((k, slice(i, i + n)))
         if members:
             out.append((slice(members[0][1].start, members[-1][1].stop), members))
+        return out
+
+    @cached_property
+    def groups_of_clouds(self) -> dict[int, list[Group]]:
+        """The groups of each cloud that has points."""
+        out: dict[int, list[Group]] = {}
+        cloud = self.cloud.tolist()
+        for group in self.groups:
+            out.setdefault(cloud[group[1][0][0]], []).append(group)
         return out
 
     @property

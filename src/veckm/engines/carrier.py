@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.engines.base import SAFE_PHASE, Problem
+from veckm.engines.base import SAFE_PHASE
 from veckm.engines.blocks import Blocks
 
 
@@ -43,26 +42,3 @@ class Carrier:
         torch.cos(phase, out=cos)
         torch.sin(phase, out=sin)
         return torch.complex(cos[:, :width], sin[:, :width])
-
-
-def empty_result(problem: Problem) -> Tensor:
-    """(M, D) complex, uninitialised, for the caller's result.
-
-    On the CPU the memory comes from NumPy, which asks Linux for huge pages as torch does not:
-    touching a fresh result for the first time is then several times faster.
-    """
-    shape = (len(problem.queries), problem.A.shape[1])
-    if problem.pos.device.type != "cpu":
-        return torch.empty(shape, dtype=problem.complex_dtype, device=problem.pos.device)
-    dtype = np.complex128 if problem.pos.dtype == torch.float64 else np.complex64
-    return torch.from_numpy(np.empty(shape, dtype))
-
-
-def as_complex(real: Tensor) -> Tensor:  # (n, 2C) -> (n, C) complex, the same memory
-    """Interleaved real and imaginary parts as complex numbers."""
-    return torch.view_as_complex(real.view(real.shape[0], -1, 2))
-
-
-def as_real(values: Tensor) -> Tensor:  # (n, C) complex -> (n, 2C), the same memory
-    """Complex numbers as interleaved real and imaginary parts."""
-    return torch.view_as_real(values).flatten(1)

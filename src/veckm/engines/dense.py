@@ -5,13 +5,26 @@ G = [J (w E)] ./ E(q),  J[q, j] = window(|x_j - q|)        (Eqn. 3 of the paper)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-from veckm.engines.base import Engine, Problem, Rates, Task, phase, phasors
+from veckm.engines.base import (
+    Engine,
+    Problem,
+    Rates,
+    Task,
+    as_complex,
+    as_real,
+    empty_result,
+    phase,
+    phasors,
+)
+from veckm.parallel import share, workers
 
-#: Entries of J held at once when no gradient is asked for.
-_PAIRS_AT_ONCE = 1 << 23
+#: Entries of J held at once: they stay in the cache.
+_PAIRS_AT_ONCE = 1 << 18
 
 
 class Dense(Engine):
@@ -25,34 +38,45 @@ class Dense(Engine):
         width = problem.columns.shape[1]
         flop = Rates.FLOP if problem.pos.dtype == torch.float32 else 2 * Rates.FLOP
         phasor = (len(problem.pos) + len(problem.queries)) * width * Rates.PHASOR
-        seconds = pairs * (4 * width * flop + 2 * Rates.WINDOW) + phasor + 1e-3 * len(m)
+        seconds = pairs * (4 * width * flop + 2 * Rates.WINDOW) + phasor + 1e-4 * len(m)
         return Task(seconds, lambda: self._encode(problem))
 
     def _encode(self, problem: Problem) -> Tensor:
-        n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
-        n += [0] * (len(m) - len(n))  # a query of a cloud without points encodes nothing: zero
-        parts, i, j = [], 0, 0
-        for points, queries in zip(n, m, strict=False):
-            parts.append(self._cloud(problem, slice(i, i + points), slice(j, j + queries)))
-            i, j = i + points, j + queries
-        return torch.cat(parts)
-
-    def _cloud(self, problem: Problem, points: slice, queries: slice) -> Tensor:
-        x = problem.pos[points]  # (n, D_in)
-        e = phasors(phase(x, problem.columns))  # (n, C)
+        f = as_real(phasors(phase(problem.pos, problem.columns)))  # (N, 2C): J is real, so is J f
         if problem.weights is not None:
-            e = e * problem.weights[points, None]
-        strength = torch.view_as_real(e).flatten(1)  # (n, 2C): J is real, so is the product
-        rows = max(1, _PAIRS_AT_ONCE // max(1, len(x)))
-        out = []
-        for q in problem.queries[queries].split(rows):  # (m, D_in)
-            axes = zip(q.unbind(1), x.unbind(1), strict=True)
-            squared = sum((a[:, None] - b[None]).square() for a, b in axes)  # (m, n)
-            assert isinstance(squared, Tensor)
-            sums = (problem.window(squared) @ strength).unflatten(1, (-1, 2)).contiguous()
-            demodulated = torch.view_as_complex(sums) * phasors(-phase(q, problem.columns))
-            out.append(problem.finish(demodulated))
-        return torch.cat(out) if out else e.new_zeros(0, problem.A.shape[1])
+            f = f * problem.weights[:, None]
+        parts = list(_parts(problem))
+        if problem.needs_grad:
+            return torch.cat([_rows(problem, f, *part) for part in parts])
+        out = empty_result(problem)
+
+        def work(part: tuple[slice, slice]) -> None:
+            out[part[1]] = _rows(problem, f, *part)
+
+        share(parts, lambda _: work, workers(f.device, 4 * len(parts)), problem.label("encode"))
+        return out
+
+
+def _rows(problem: Problem, f: Tensor, points: slice, queries: slice) -> Tensor:  # (m, D)
+    """[J f] ./ E(q) for some queries and all the points of their cloud."""
+    x, q = problem.pos[points], problem.queries[queries]
+    axes = zip(q.unbind(1), x.unbind(1), strict=True)
+    squared = sum((a[:, None] - b[None]).square() for a, b in axes)  # (m, n)
+    assert isinstance(squared, Tensor)
+    sums = as_complex(problem.window(squared) @ f[points])
+    return problem.finish(sums * phasors(-phase(q, problem.columns)))
+
+
+def _parts(problem: Problem) -> Iterator[tuple[slice, slice]]:
+    """(points, queries) of each cloud, the queries in runs."""
+    n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
+    n += [0] * (len(m) - len(n))  # a query of a cloud without points encodes nothing: zero
+    i = j = 0
+    for points, queries in zip(n, m, strict=False):
+        step = max(16, _PAIRS_AT_ONCE // max(1, points))
+        for first in range(j, j + queries, step):
+            yield slice(i, i + points), slice(first, min(first + step, j + queries))
+        i, j = i + points, j + queries
 
 
 def clouds(index: Tensor) -> Tensor:

@@ -18,9 +18,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task
-from veckm.engines.blocks import Blocks, Group, Members, grown_volume, octree, within
-from veckm.engines.carrier import Carrier, as_complex, as_real, empty_result
+from veckm.engines.base import (
+    Engine,
+    Gaussian,
+    Problem,
+    Rates,
+    Task,
+    as_complex,
+    as_real,
+    empty_result,
+)
+from veckm.engines.blocks import Blocks, Group, grown_volume, octree, within
+from veckm.engines.carrier import Carrier
 from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
 from veckm.parallel import share, workers
 
@@ -52,24 +61,27 @@ class Side:
                 self.kept[block] = S
         return S
 
-    def spread(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> None:
-        """Q += S^T f for a run of sorted rows, f (n, 2C)."""
+    def spread(self, group: Group, f: Tensor, Q: Tensor, first: int = 0) -> None:
+        """Q += S^T f for a run of sorted rows, f (n, 2C); Q begins with the node `first`."""
+        rows, members = group
         for block, own in members:
             part = torch.mm(self.window(block, own).t(), f[within(own, rows)])
-            Q.index_add_(0, self.index[block], part)
+            Q.index_add_(0, self.index[block] - first, part)
 
-    def gather(self, rows: slice, members: Members, Q: Tensor, out: Tensor) -> Tensor:
+    def gather(self, group: Group, Q: Tensor, out: Tensor, first: int = 0) -> Tensor:
         """S Q for a run of sorted rows, (n, 2C), in the first rows of `out`."""
+        rows, members = group
         for block, own in members:
-            table = Q.index_select(0, self.index[block])
+            table = Q.index_select(0, self.index[block] - first)
             torch.mm(self.window(block, own), table, out=out[within(own, rows)])
         return out[: rows.stop - rows.start]
 
-    def pull(self, rows: slice, members: Members, f: Tensor, Q: Tensor) -> Tensor:
+    def pull(self, group: Group, f: Tensor, Q: Tensor) -> Tensor:
         """d/dx of sum f . (S Q) through S alone, for a run of rows: (n, D_in), beta-scaled.
 
         ds/dx = -2 (x - u) s, so with T = S * (f Q^T) it is -2 (x sum_u T - T u).
         """
+        rows, members = group
         in_dim = self.scaled.shape[1] - 2
         out = f.new_empty(rows.stop - rows.start, in_dim)
         for block, own in members:
@@ -88,6 +100,7 @@ class Plan:
     beta: float
     source: Side
     target: Side
+    clouds: list[slice]  # the rows of Q of each cloud
     rows: int  # of Q
 
 
@@ -141,14 +154,55 @@ def _plan(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
     result = 2 * len(problem.queries) * problem.columns.shape[1]
     keep = entries < _KEEP_SHARE * result
     sides = [_side(*args, beta, keep) for args in zip(blocks, nodes, parts, strict=True)]
-    return Plan(lattice, beta, sides[0], sides[-1], rows)
+    owner = torch.cat([n.key[:, 0] for n in nodes])  # nodes are numbered cloud by cloud
+    last = torch.zeros(int(owner.max()) + 1, dtype=torch.int64, device=owner.device)
+    stop = last.scatter_reduce_(0, owner, index + 1, "amax").cummax(0).values.tolist()
+    clouds = [slice(i, j) for i, j in zip([0, *stop[:-1]], stop, strict=True)]
+    return Plan(lattice, beta, sides[0], sides[-1], clouds, rows)
 
 
 def _encode(problem: Problem, plan: Plan) -> Tensor:
     """The forward pass without a graph: spread, gather, and finish while the rows are in cache."""
     out = empty_result(problem)
-    _gather_targets(problem, plan, _spread_sources(problem, plan), out, problem.finish)
+    if len(plan.clouds) == 1:
+        _gather_targets(problem, plan, _spread_sources(problem, plan), out, problem.finish)
+    else:
+        _cloud_by_cloud(problem, plan, out)
     return out
+
+
+def _cloud_by_cloud(problem: Problem, plan: Plan, out: Tensor) -> None:
+    """Clouds do not see each other: a worker does one after the other, its tables stay in cache."""
+    source, target = plan.source, plan.target
+    sources, targets = source.blocks.groups_of_clouds, target.blocks.groups_of_clouds
+    weights = None if problem.weights is None else problem.weights.detach()[source.blocks.order]
+    most = max(rows.stop - rows.start for rows in plan.clouds)
+
+    def make(worker: int) -> Callable[[int], None]:  # noqa: ARG001 - all do the same
+        carrier = Carrier(source.blocks, problem.columns)
+        other = None if problem.same else Carrier(target.blocks, problem.columns, sign=-1)
+        table = problem.pos.new_empty(most, 2 * problem.columns.shape[1])
+        F = table.new_empty(target.blocks.largest_group, table.shape[1])
+
+        def work(cloud: int) -> None:
+            nodes = plan.clouds[cloud]
+            Q = table[: nodes.stop - nodes.start].zero_()
+            kept = []
+            for group in sources.get(cloud, []):
+                e = carrier(group[0])
+                f = e if weights is None else e * weights[group[0], None]
+                source.spread(group, as_real(f), Q, nodes.start)
+                kept.append(e)
+            Q *= plan.lattice.scale
+            for k, group in enumerate(targets.get(cloud, [])):
+                sums = problem.finish(as_complex(target.gather(group, Q, F, nodes.start)))
+                e = other(group[0]) if other is not None else kept[k].conj_physical_()
+                out.index_copy_(0, target.blocks.order[group[0]], sums.mul_(e[:, : sums.shape[1]]))
+
+        return work
+
+    count = len(plan.clouds)
+    share(range(count), make, workers(out.device, 4 * count), problem.label("encode"))
 
 
 def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
@@ -166,11 +220,11 @@ def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
             e = carrier(group[0])
             if weights is not None:
                 e.mul_(weights[group[0], None])
-            side.spread(*group, as_real(e), tables[worker])
+            side.spread(group, as_real(e), tables[worker])
 
         return work
 
-    share(side.blocks.groups, make, count, _label(problem, "spread"))
+    share(side.blocks.groups, make, count, problem.label("spread"))
     for other in tables[1:]:
         tables[0] += other
     return tables[0].mul_(plan.lattice.scale)
@@ -188,13 +242,13 @@ def _gather_targets(
         F = Q.new_empty(side.blocks.largest_group, Q.shape[1])
 
         def work(group: Group) -> None:
-            sums = finish(as_complex(side.gather(*group, Q, F)))
+            sums = finish(as_complex(side.gather(group, Q, F)))
             out.index_copy_(0, order[group[0]], sums.mul_(carrier(group[0], sums.shape[1])))
 
         return work
 
     groups = side.blocks.groups
-    share(groups, make, workers(Q.device, len(groups)), _label(problem, "gather"))
+    share(groups, make, workers(Q.device, len(groups)), problem.label("gather"))
 
 
 def _spreaders(problem: Problem, plan: Plan) -> int:
@@ -249,12 +303,13 @@ def _backward_queries(
     carrier = Carrier(side.blocks, problem.columns)
     back = torch.zeros_like(Q)
     grad_queries = torch.empty_like(problem.queries, requires_grad=False)
-    for rows, members in side.blocks.groups:
+    for group in side.blocks.groups:
+        rows = group[0]
         g = grad.index_select(0, order[rows])
         H = as_real(g * carrier(rows))
-        side.spread(rows, members, H, back)
+        side.spread(group, H, back)
         turn = (g.conj() * out.index_select(0, order[rows])).imag @ problem.columns.t()
-        grad_queries[order[rows]] = turn + plan.beta * side.pull(rows, members, H, Q)
+        grad_queries[order[rows]] = turn + plan.beta * side.pull(group, H, Q)
     return grad_queries, back.mul_(plan.lattice.scale)
 
 
@@ -269,10 +324,11 @@ def _backward_sources(problem: Problem, plan: Plan, back: Tensor) -> tuple[Tenso
     weights = None if problem.weights is None else problem.weights.detach()
     grad_weights = None if weights is None else torch.empty_like(weights)
     buffer = back.new_empty(side.blocks.largest_group, back.shape[1])
-    for rows, members in side.blocks.groups:
+    for group in side.blocks.groups:
+        rows = group[0]
         e = carrier(rows)
-        product = as_complex(side.gather(rows, members, back, buffer)).conj() * e
-        pulled = plan.beta * side.pull(rows, members, as_real(e), back)
+        product = as_complex(side.gather(group, back, buffer)).conj() * e
+        pulled = plan.beta * side.pull(group, as_real(e), back)
         pulled -= product.imag @ problem.columns.t()
         if weights is not None and grad_weights is not None:
             grad_weights[order[rows]] = product.real.sum(1)
@@ -316,7 +372,3 @@ def _refuse_if_too_many(rows: float, row_bytes: float, problem: Problem) -> None
             f"{len(problem.pos)} points: the radius is too small for how thinly they lie. "
             "Use engine='neighbors' or 'auto', or a larger radius"
         )
-
-
-def _label(problem: Problem, what: str) -> str | None:
-    return None if problem.progress is False else what

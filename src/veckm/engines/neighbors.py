@@ -16,9 +16,18 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task
+from veckm.engines.base import (
+    Engine,
+    Gaussian,
+    Problem,
+    Rates,
+    Task,
+    as_complex,
+    as_real,
+    empty_result,
+)
 from veckm.engines.blocks import Blocks, Group, octree, within
-from veckm.engines.carrier import Carrier, as_complex, as_real, empty_result
+from veckm.engines.carrier import Carrier
 from veckm.engines.search import Search
 from veckm.parallel import share, workers
 
@@ -137,8 +146,8 @@ def _sum(
 
         return work
 
-    label = None if problem.progress is False else "encode"
-    share(plan.tasks, make, workers(f.device, 4 * len(plan.tasks)), label)
+    count = workers(f.device, 4 * len(plan.tasks))
+    share(plan.tasks, make, count, problem.label("encode"))
 
 
 def _squared(y: Tensor, x: Tensor) -> Tensor:

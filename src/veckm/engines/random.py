@@ -51,8 +51,7 @@ class Random(Engine):
         assert problem.B is not None
         width = problem.columns.shape[1]
         table = problem.pos.new_zeros(2 * problem.B.shape[1], 2 * width)
-        label = None if problem.progress is False else "project"
-        with bar(points.stop - points.start, label) as advance:
+        with bar(points.stop - points.start, problem.label("project")) as advance:
             for i in range(points.start, points.stop, _ROWS_AT_ONCE):
                 rows = slice(i, min(i + _ROWS_AT_ONCE, points.stop))
                 w = None if problem.weights is None else problem.weights[rows]
@@ -62,9 +61,8 @@ class Random(Engine):
 
     def _expand(self, problem: Problem, queries: slice, table: Tensor) -> Tensor:
         """B table ./ A, chunk by chunk, normalised."""
-        label = None if problem.progress is False else "expand"
         out = []
-        with bar(queries.stop - queries.start, label) as advance:
+        with bar(queries.stop - queries.start, problem.label("expand")) as advance:
             for i in range(queries.start, queries.stop, _ROWS_AT_ONCE):
                 q = problem.queries[i : min(i + _ROWS_AT_ONCE, queries.stop)]
                 out.append(problem.finish(_run(problem, _expand, q, table)))
