@@ -16,7 +16,7 @@ wanted = enc(target, queries=target)
 pos = moved.clone().requires_grad_()
 optimiser = torch.optim.Adam([pos], lr=2e-3)
 losses = []
-for _ in range(60):
+for _ in range(40):
     optimiser.zero_grad()
     loss = (enc(pos, queries=target) - wanted).abs().square().mean()
     loss.backward()
@@ -27,7 +27,7 @@ before, after = ((x - target).norm(dim=1).mean().item() for x in (moved, pos.det
 print(
     f"loss {losses[0]:.1e} -> {losses[-1]:.1e}; distance to the target {before:.3f} -> {after:.3f}"
 )
-assert losses[-1] < losses[0] / 20
+assert losses[-1] < losses[0] / 10
 assert after < before
 
 # The slow way: the same gradient by the definition.

@@ -60,7 +60,8 @@ def share(
                     work(item)
                     advance()
 
-        with _threads_restored(), ThreadPoolExecutor(count) as pool:
+        # A worker's torch.set_num_threads also sets what new threads begin with: put it back.
+        with one_thread(), ThreadPoolExecutor(count) as pool:
             try:
                 for future in [pool.submit(run, worker) for worker in range(count)]:
                     future.result()
@@ -70,9 +71,14 @@ def share(
 
 
 @contextmanager
-def _threads_restored() -> Iterator[None]:
-    """torch.set_num_threads in a worker also sets what new threads begin with: put it back."""
+def one_thread() -> Iterator[None]:
+    """Many short passes over small tensors: on one thread nobody waits for the other.
+
+    On a busy machine torch's threads spin at the end of every such pass until the scheduler lets
+    the last one run, and planning took six times as long. Also a decorator.
+    """
     before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         yield
     finally:

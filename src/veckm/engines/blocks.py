@@ -16,6 +16,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from veckm.parallel import one_thread
+
 Members = list[tuple[int, slice]]  # blocks, each with its sorted rows
 Group = tuple[slice, Members]  # a run of sorted rows and the blocks in it
 Price = Callable[[Tensor, Tensor], Tensor]  # sides (K, D_in), count (K,) -> seconds (K,)
@@ -77,6 +79,7 @@ class Blocks:
         return max((rows.stop - rows.start for rows, _ in self.groups), default=0)
 
 
+@one_thread()
 def octree(
     pos: Tensor,  # (N, D_in)
     cloud: Tensor,  # (N,) int64

@@ -31,7 +31,7 @@ from veckm.engines.base import (
 from veckm.engines.blocks import Blocks, Group, grown_volume, octree, within
 from veckm.engines.carrier import Carrier
 from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
 _MAX_BYTES = 2 << 30
@@ -142,6 +142,7 @@ def make_plan(problem: Problem) -> Plan:
     return _plan(problem, lattice, _blocks(problem, lattice))
 
 
+@one_thread()
 def _plan(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
     assert isinstance(problem.window, Gaussian)
     beta = problem.window.beta

@@ -29,7 +29,7 @@ from veckm.engines.base import (
 from veckm.engines.blocks import Blocks, Group, octree, within
 from veckm.engines.carrier import Carrier
 from veckm.engines.search import Search
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
@@ -98,6 +98,7 @@ def _run(problem: Problem, plan: Plan) -> Tensor:
     return out
 
 
+@one_thread()
 def make_plan(problem: Problem) -> Plan:
     """Sort points and queries into blocks of at most `_BLOCK_POINTS` where cells allow it."""
     radius = problem.window.reach(problem.eps, problem.in_dim)

@@ -1,0 +1,106 @@
+"""Compare all engines of the encoder side by side, in one run.
+
+    python benchmarks/encode.py --quick                 a small matrix, two minutes
+    python benchmarks/encode.py                         everything, an hour or more
+    python benchmarks/encode.py --cloud x.npy           with your own (N, 3) cloud as well
+    python benchmarks/encode.py --parts headline batches
+    python benchmarks/encode.py --render RESULTS.json   the published page and plots anew
+
+Each run writes one JSON file with all raw times into --out, and beside it the page and the plots.
+The contract is in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import plots
+import report
+import tyro
+from cases import Config
+from harness import Results, log, metadata
+
+ROOT = Path(__file__).resolve().parents[1]
+Part = Literal["headline", "batches", "gradients", "accuracy", "scaling", "matrix"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare all engines of the encoder side by side, in one run."""
+
+    quick: bool = False
+    """A small matrix, to see that it runs."""
+    full: bool = False
+    """The whole matrix; this is the default."""
+    cloud: Path | None = None
+    """An (N, 3) .npy file to measure as well; it is scaled to the unit ball."""
+    out: Path = ROOT / "benchmarks" / "results"
+    """Folder for the results, the page and the plots."""
+    parts: tuple[Part, ...] = ("headline", "batches", "gradients", "accuracy", "scaling", "matrix")
+    """What to measure."""
+    budget: float = 60.0
+    """Seconds: in the matrix, engines that expect to take longer are not run."""
+    render: Path | None = None
+    """Make the page and the plots in docs/ from these results, and measure nothing."""
+
+
+def main(options: Options) -> int:
+    """Measure and save, or render what was saved."""
+    if options.render is not None:
+        return render(Results.load(options.render))
+    if options.quick and options.full:
+        print("encode.py: error: --quick or --full, not both", file=sys.stderr)
+        return 2
+    if options.cloud is not None and not options.cloud.is_file():
+        print(f"encode.py: error: {options.cloud}: no such file", file=sys.stderr)
+        return 2
+    results, path = measure(options)
+    drawn = plots.draw(results, path.parent)
+    text = report.page(results, drawn, images=".")
+    path.with_suffix(".md").write_text(text)
+    print(text)
+    log(f"results: {path}")
+    return 0
+
+
+def measure(options: Options) -> tuple[Results, Path]:
+    """All parts, saved after each row's case so that nothing is lost."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = f"encode-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
+    path = options.out / f"{name}.json"
+    said = {key: str(value) for key, value in asdict(options).items()}
+    results = Results(metadata(), {**said, "quick": options.quick})
+    if (results.meta["load"] or 0) > 0.5:
+        log(f"the machine is busy (load {results.meta['load']:.1f}): times will not mean much")
+    budget = min(options.budget, 3.0) if options.quick else options.budget
+    config = Config(options.quick, budget, options.cloud)
+    begin = time.perf_counter()
+    for part in [p for p in report.PARTS.values() if p.NAME in options.parts]:
+        start = time.perf_counter()
+        for row in part.measure(config):
+            results.rows.append(row)
+            results.save(path)
+        log(f"{part.NAME} done in {time.perf_counter() - start:.0f} s; saved in {path}")
+    results.meta["minutes"] = round((time.perf_counter() - begin) / 60, 1)
+    results.save(path)
+    return results, path
+
+
+def render(results: Results) -> int:
+    """The published page, the short table for the README, and the plots."""
+    docs = ROOT / "docs"
+    drawn = plots.draw(results, docs / "_static")
+    generated = docs / "_generated"
+    generated.mkdir(exist_ok=True)
+    (generated / "encode.md").write_text(report.page(results, drawn))
+    (generated / "encode_short.md").write_text(report.short(results))
+    log(f"wrote {generated}/encode.md, encode_short.md and {len(drawn)} plots in docs/_static")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, config=(tyro.conf.FlagCreatePairsOff,))))

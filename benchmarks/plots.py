@@ -1,0 +1,169 @@
+"""The plots: one style, colours that the colour-blind tell apart (Okabe and Ito), units on axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+from harness import Results, Row, count
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOUR = {
+    "grid": "#0072B2",
+    "neighbors": "#009E73",
+    "dense": "#E69F00",
+    "random": "#D55E00",
+    "paper": "#D55E00",
+    "auto": "#000000",
+    "floor": "#999999",
+}
+MARKER = {"grid": "o", "neighbors": "s", "dense": "^", "random": "D", "auto": "x", "floor": "_"}
+STYLE = {
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "legend.frameon": False,
+    "figure.figsize": (6.4, 4.2),
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    "savefig.facecolor": "white",
+}
+
+
+def draw(results: Results, folder: Path) -> list[str]:
+    """Write the plots that the results allow; the names of the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    out = []
+    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        for name, plot in PLOTS.items():
+            figure = plot(results)
+            if figure is None:
+                continue
+            # Without a date in it, the same results give the same file.
+            figure.savefig(folder / f"encode_{name}.png", metadata={"Software": None})
+            plt.close(figure)
+            out.append(name)
+    return out
+
+
+def speed(results: Results) -> Figure | None:
+    """Time against the number of points, a line an engine."""
+    rows = [r for r in results.of("matrix") if (r.cloud, r.beta) == ("statue", 10.0)]
+    rows = rows or results.of("scaling")
+    if not rows:
+        return None
+    figure, axes = plt.subplots()
+    for method in ("dense", "neighbors", "random", "grid", "auto"):
+        mine = sorted((r for r in rows if r.method == method and r.seconds), key=lambda r: r.n)
+        if mine:
+            x, y = [r.n for r in mine], [r.median for r in mine]
+            dashed = "--" if method == "auto" else "-"
+            axes.loglog(x, y, dashed, color=COLOUR[method], marker=MARKER[method])
+            _name_line(axes, method, x, y)
+    axes.set(xlabel="points", ylabel="time of one call, s")
+    axes.set_title("Encoding a surface (D = 256, beta = 10), all engines in one run")
+    sizes = sorted({r.n for r in rows})
+    axes.set_xticks(sizes, [count(n) for n in sizes])
+    axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 2.6)
+    return figure
+
+
+def _name_line(axes: Axes, method: str, x: Sequence[float], y: Sequence[float]) -> None:
+    label = {"random": "random (paper)", "dense": "dense (definition)"}.get(method, method)
+    if method == "auto":  # lies on another line
+        axes.plot([], [], "--", color=COLOUR[method], marker=MARKER[method], label="auto")
+        axes.legend(loc="upper left")
+        return
+    axes.annotate(
+        label, (x[-1], y[-1]), xytext=(7, 0), textcoords="offset points",
+        color=COLOUR[method], va="center",
+    )  # fmt: skip
+
+
+def accuracy(results: Results) -> Figure | None:
+    """Error against time: the grid and the neighbours at several eps, random at several p."""
+    rows = [r for r in results.of("accuracy") if r.seconds and r.mean_error]
+    if not rows:
+        return None
+    figure, axes = plt.subplots()
+    for method in ("grid", "neighbors", "random"):
+        mine = sorted((r for r in rows if r.method == method), key=lambda r: -(r.mean_error or 0))
+        x, y = [r.median for r in mine], [r.mean_error or 0.0 for r in mine]
+        label = {"random": "random, p features (paper)"}.get(method, f"{method}, accuracy eps")
+        axes.loglog(x, y, color=COLOUR[method], marker=MARKER[method], label=label)
+        if method != "neighbors":
+            for r in mine:
+                axes.annotate(
+                    r.setting.split("= ")[1], (r.median, r.mean_error or 0.0), xytext=(6, 4),
+                    textcoords="offset points", color=COLOUR[method], fontsize=9,
+                )  # fmt: skip
+    axes.axhline(1e-2, color="#666666", linewidth=1, linestyle=":")
+    axes.set(xlabel="time of one call, s", ylabel="mean relative error")
+    axes.set_title(f"What accuracy costs ({rows[0].n:,} points of a surface, D = 256, beta = 20)")
+    axes.legend(loc="best")
+    return figure
+
+
+def memory(results: Results) -> Figure | None:
+    """Peak memory beyond inputs and output against the number of points."""
+    rows = [r for r in results.of("scaling") if r.memory is not None]
+    grid = sorted((r for r in rows if r.method == "grid"), key=lambda r: r.n)
+    if not grid:
+        return None
+    figure, axes = plt.subplots()
+    n, mb = [r.n for r in grid], 1e6
+    axes.loglog(n, [(r.output or 0) / mb for r in grid], ":", color="#666666", label="the output")
+    axes.loglog(
+        n, [max(r.memory or 0, mb / 10) / mb for r in grid],
+        color=COLOUR["grid"], marker="o", label="grid, beyond inputs and output",
+    )  # fmt: skip
+    other = [r for r in rows if r.method == "random"]
+    axes.loglog(
+        [r.n for r in other], [max(r.memory or 0, mb / 10) / mb for r in other], "D",
+        color=COLOUR["random"], label="random (here in chunks), beyond",
+    )  # fmt: skip
+    axes.set(xlabel="points", ylabel="peak memory, MB")
+    axes.set_title("Memory for a surface (D = 256, beta = 10)")
+    axes.set_xticks(n, [count(k) for k in n])
+    axes.legend()
+    return figure
+
+
+def batches(results: Results) -> Figure | None:
+    """Times of a batch, a bar an engine."""
+    rows = [r for r in results.of("batches") if r.seconds]
+    if not rows:
+        return None
+    rows = sorted(rows, key=lambda r: -r.median)
+    figure, axes = plt.subplots(figsize=(6.4, 3.0))
+    bars = axes.barh(
+        [_batch_label(r) for r in rows], [r.median * 1e3 for r in rows],
+        xerr=[r.spread * 500 for r in rows], color=[COLOUR[r.method] for r in rows],
+        height=0.6, error_kw={"ecolor": "#444444", "capsize": 3},
+    )  # fmt: skip
+    labels = [f"{r.median * 1e3:.0f} ms, error {(r.mean_error or 0) * 100:.2g} %" for r in rows]
+    axes.bar_label(bars, labels, padding=8, fontsize=9)
+    axes.set(xlabel="time of one call, ms", xlim=(0, max(r.median for r in rows) * 1.45e3))
+    axes.grid(axis="y", visible=False)
+    axes.set_title("32 clouds of 1,024 points (D = 256, beta = 6)")
+    return figure
+
+
+def _batch_label(row: Row) -> str:
+    return {"paper": "paper's product", "auto": f"auto ({row.took})"}.get(row.method, row.method)
+
+
+PLOTS = {"speed": speed, "accuracy": accuracy, "memory": memory, "batches": batches}
