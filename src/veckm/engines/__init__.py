@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from veckm.engines.base import Ball, Engine, Gaussian, Norm, Problem, Rates, Task, Window
 from veckm.engines.dense import Dense
 from veckm.engines.grid import Grid, GridTask
+from veckm.engines.lattice import TooFine
 from veckm.engines.neighbors import Neighbors
 from veckm.engines.random import Random
 
@@ -43,12 +46,20 @@ def prepare(problem: Problem, name: str = "auto") -> tuple[Engine, Task]:
     if able[0][1].seconds > _SOON:
         if isinstance(problem.window, Gaussian):
             task = grid.prepare(problem)
-            able.append((grid, task))
+            able.append((grid, Task(task.seconds, lambda: _grid_or_neighbors(problem, task))))
             if not (isinstance(task, GridTask) and _crowded(problem, task)):
                 able.append((neighbors, neighbors.prepare(problem)))
         else:
             able.append((neighbors, neighbors.prepare(problem)))
     return min(able, key=lambda pair: pair[1].seconds)
+
+
+def _grid_or_neighbors(problem: Problem, task: Task) -> Tensor:
+    """The grid knows how many nodes it needs only when it has counted them."""
+    try:
+        return task.run()
+    except TooFine:
+        return ENGINES[1].prepare(problem).run()
 
 
 def choose(problem: Problem, name: str = "auto") -> Engine:

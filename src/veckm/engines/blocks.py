@@ -121,10 +121,13 @@ def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
     extent = float((pos.amax(0) - low).max())
     spare = 62 - int(cloud.max() + 1).bit_length()
     levels = max(1, math.ceil(math.log2(max(extent / cell, 1.0) + 1)))
+    index = ((pos - low) / cell).clamp_(max=2.0**62).long()
+    if levels > spare // in_dim:  # far outliers: leave out the empty space between
+        index = compact(index, gap=64)
+        levels = int(index.max()).bit_length()
     if levels > spare // in_dim:  # cells only group points: coarser ones are as right
+        index >>= levels - spare // in_dim
         levels = spare // in_dim
-        cell = extent / (2**levels - 1)
-    index = ((pos - low) / cell).long().clamp_(0, 2**levels - 1)
     byte = torch.arange(256, device=pos.device)
     spread = sum(((byte >> b) & 1) << (b * in_dim) for b in range(8))
     assert isinstance(spread, Tensor)
@@ -134,6 +137,20 @@ def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
         for axis in range(in_dim):
             key = key | (part[:, axis] << (shift * in_dim + axis))
     return key, levels
+
+
+def compact(index: Tensor, gap: int) -> Tensor:
+    """The same order along each axis, but no step between neighbours larger than `gap`.
+
+    Shapes:
+        index: (n, D) int64. returns: (n, D) int64, from 0.
+    """
+    columns = []
+    for axis in index.unbind(1):
+        value, inverse = torch.unique(axis, return_inverse=True)
+        step = torch.diff(value, prepend=value[:1]).clamp_(max=gap)
+        columns.append(torch.cumsum(step, 0)[inverse])
+    return torch.stack(columns, 1)
 
 
 def _finest(key: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

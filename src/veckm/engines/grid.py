@@ -30,7 +30,7 @@ from veckm.engines.base import (
 )
 from veckm.engines.blocks import Blocks, Group, grown_volume, octree, within
 from veckm.engines.carrier import Carrier
-from veckm.engines.lattice import Lattice, Nodes, candidates, number, reached_nodes
+from veckm.engines.lattice import Lattice, Nodes, TooFine, candidates, number, reached_nodes
 from veckm.parallel import one_thread, share, workers
 
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
@@ -146,7 +146,7 @@ def make_plan(problem: Problem) -> Plan:
 def _plan(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
     assert isinstance(problem.window, Gaussian)
     beta = problem.window.beta
-    _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 64, problem)
+    _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 200, problem)
     nodes = [reached_nodes(b, lattice) for b in blocks]
     index, rows = number(torch.cat([n.key for n in nodes]))
     _refuse_if_too_many(rows, 2 * problem.columns.shape[1] * problem.pos.element_size(), problem)
@@ -368,7 +368,7 @@ def _refuse_if_too_many(rows: float, row_bytes: float, problem: Problem) -> None
     needed = rows * row_bytes
     if needed > max(_MAX_BYTES, _MAX_TIMES_RESULT * result):
         assert isinstance(problem.window, Gaussian)
-        raise ValueError(
+        raise TooFine(
             f"the grid for beta = {problem.window.beta:g} would take {needed / 2**30:.1f} GiB for "
             f"{len(problem.pos)} points: the radius is too small for how thinly they lie. "
             "Use engine='neighbors' or 'auto', or a larger radius"

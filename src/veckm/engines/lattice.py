@@ -7,7 +7,7 @@ computes that convolution with spectral accuracy:
 
 The nodes are those of two interleaved cubic grids of spacing a (body-centred in 3D). By Poisson's
 formula the sum is the kernel times 1 + sum_m exp(-pi^2 |m|^2 / (2 beta^2)) exp(i pi m.(x + y)) over
-the dual lattice, whose shortest vectors are sqrt(2) / a long: the same error as a cubic grid with
+the dual lattice, whose shortest vectors are sqrt(2) / a long: the exponent of a cubic grid with
 0.71 of its nodes in 3D, 0.5 in 4D.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines.blocks import Blocks, boxes
+from veckm.engines.blocks import Blocks, boxes, compact
 
 #: Shortest vectors of the dual lattice {m / a: sum of m even}: how many, and (a |m|)^2.
 _DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
@@ -30,6 +30,11 @@ _QUADRATURE_SHARE = 0.5
 #: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
 _TAIL = {1: 1.0, 2: 1.0, 3: 0.7}
 _TAIL_BEYOND_3D = 6.0
+
+
+class TooFine(ValueError):
+    """The lattice would have too many nodes for this cloud."""
+
 
 _TOO_FINE = (
     "the grid would have more nodes than can be numbered: the radius is too small for the extent "
@@ -83,14 +88,14 @@ def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
     """
     low, high = blocks.low.double(), blocks.high.double()
     if float(torch.maximum(low.abs(), high.abs()).amax()) > lattice.spacing * 2**50:
-        raise ValueError(_TOO_FINE)
+        raise TooFine(_TOO_FINE)
     normal, under, over = _slab(blocks)
     parts = []
     for p in (0.0, 0.5):
         first = torch.ceil((low - lattice.reach) / lattice.spacing - p).long()
         last = torch.floor((high + lattice.reach) / lattice.spacing - p).long()
         block, k = boxes(first, last)
-        u = (k + p) * lattice.spacing
+        u = (k.double() + p) * lattice.spacing
         gap = torch.maximum(low[block] - u, u - high[block]).clamp_(min=0)
         u -= blocks.centre[block]
         keep = gap.square_().sum(1) <= lattice.reach**2
@@ -125,8 +130,12 @@ def number(keys: Tensor) -> tuple[Tensor, int]:
     low = keys.amin(0)
     extent = (keys.amax(0) - low + 1).tolist()
     volume = math.prod(extent)
+    if volume >= 2**62:  # far outliers: count the layers that have nodes only
+        keys = compact(keys, gap=1)
+        low, extent = keys.amin(0), (keys.amax(0) + 1).tolist()
+        volume = math.prod(extent)
     if volume >= 2**62:
-        raise ValueError(_TOO_FINE)
+        raise TooFine(_TOO_FINE)
     flat = torch.zeros_like(keys[:, 0])
     for axis, n in enumerate(extent):
         flat = flat * n + (keys[:, axis] - low[axis])
