@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from veckm.engines import Gaussian, Problem
-from veckm.engines.grid import Plan, Side, make_plan
+from veckm.engines.plan import Plan, Side, make_plan
 from veckm.functional import make_problem, make_window
 from veckm.parallel import share, workers
 

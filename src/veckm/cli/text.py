@@ -27,6 +27,8 @@ def seconds(value: float) -> str:
 
 def percent(value: float) -> str:
     """A relative error, two significant digits."""
+    if value >= 1:
+        return f"{value * 100:.0f} %"
     return f"{value * 100:.2g} %" if value >= 1e-5 else "< 0.001 %"
 
 
