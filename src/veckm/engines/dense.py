@@ -24,7 +24,7 @@ from veckm.engines.base import (
 from veckm.parallel import share, workers
 
 #: Entries of J held at once: they stay in the cache.
-_PAIRS_AT_ONCE = 1 << 18
+_PAIRS_AT_ONCE = 1 << 16
 
 
 class Dense(Engine):
@@ -73,7 +73,7 @@ def _parts(problem: Problem) -> Iterator[tuple[slice, slice]]:
     n += [0] * (len(m) - len(n))  # a query of a cloud without points encodes nothing: zero
     i = j = 0
     for points, queries in zip(n, m, strict=False):
-        step = max(16, _PAIRS_AT_ONCE // max(1, points))
+        step = max(64, _PAIRS_AT_ONCE // max(1, points))
         for first in range(j, j + queries, step):
             yield slice(i, i + points), slice(first, min(first + step, j + queries))
         i, j = i + points, j + queries

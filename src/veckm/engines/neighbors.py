@@ -33,6 +33,8 @@ from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
+#: Blocks in each of the few runs whose neighbours are counted to estimate the cost.
+_SAMPLE = 16
 #: Groups of blocks whose neighbours are looked up at once.
 _LOOKUP = 8
 
@@ -70,13 +72,14 @@ class Neighbors(Engine):
     def prepare(self, problem: Problem) -> Task:
         plan = make_plan(problem)
         blocks = len(plan.target.count)
-        sample = range(0, blocks, max(1, blocks // 64))  # the counts of some blocks stand for all
-        pairs = rows = 0.0
-        for block in sample:
-            near = len(plan.search.near(block, block + 1)[0])
-            pairs += near * int(plan.target.count[block])
-            rows += near
-        scale = blocks / max(1, len(sample))
+        pairs = rows = seen = 0.0
+        for first in range(0, blocks, max(_SAMPLE, blocks // 4)):  # a few runs stand for all
+            last = min(first + _SAMPLE, blocks)
+            near = torch.tensor([len(n) for n in plan.search.near(first, last)])
+            pairs += float((near * plan.target.count[first:last].cpu()).sum())
+            rows += float(near.sum())
+            seen += last - first
+        scale = blocks / max(1.0, seen)
         width = problem.columns.shape[1]
         size = problem.pos.element_size()
         numbers = (len(problem.pos) + len(problem.queries)) * width
