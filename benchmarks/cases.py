@@ -16,7 +16,7 @@ from torch import Tensor
 
 import veckm
 from veckm.data import shapes
-from veckm.engines import ENGINES, Problem, prepare
+from veckm.engines import ENGINES, Problem, choose
 from veckm.frequencies import standard_normal
 from veckm.functional import make_problem, make_window
 
@@ -143,7 +143,7 @@ class Case:
 
     def taken(self) -> str:
         """The engine that auto takes."""
-        return prepare(self.problem(), "auto")[0].name
+        return choose(self.problem(), "auto").name
 
     def contender(self, engine: str, estimate: float, quick: bool, keep: Keep) -> Contender:
         """An engine, ready to be timed."""

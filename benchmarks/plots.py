@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,9 +10,12 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+import tables
 from harness import Results, Row, count
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 COLOUR = {
     "grid": "#0072B2",
@@ -74,6 +77,7 @@ def speed(results: Results) -> Figure | None:
             axes.loglog(x, y, dashed, color=COLOUR[method], marker=MARKER[method])
             _name_line(axes, method, x, y)
     axes.set(xlabel="points", ylabel="time of one call, s")
+    _plain(axes.yaxis)
     axes.set_title("Encoding a surface (D = 256, beta = 10), all engines in one run")
     sizes = sorted({r.n for r in rows})
     axes.set_xticks(sizes, [count(n) for n in sizes])
@@ -112,7 +116,10 @@ def accuracy(results: Results) -> Figure | None:
                 )  # fmt: skip
     axes.axhline(1e-2, color="#666666", linewidth=1, linestyle=":")
     axes.set(xlabel="time of one call, s", ylabel="mean relative error")
-    axes.set_title(f"What accuracy costs ({rows[0].n:,} points of a surface, D = 256, beta = 20)")
+    _plain(axes.xaxis)
+    _plain(axes.yaxis, lambda value, _: f"{value * 100:g} %")
+    axes.set_title(f"What accuracy costs ({rows[0].n:,} points, D = 256, beta = 20)")
+    axes.margins(x=0.1)
     axes.legend(loc="best")
     return figure
 
@@ -136,6 +143,7 @@ def memory(results: Results) -> Figure | None:
         color=COLOUR["random"], label="random (here in chunks), beyond",
     )  # fmt: skip
     axes.set(xlabel="points", ylabel="peak memory, MB")
+    _plain(axes.yaxis)
     axes.set_title("Memory for a surface (D = 256, beta = 10)")
     axes.set_xticks(n, [count(k) for k in n])
     axes.legend()
@@ -154,12 +162,19 @@ def batches(results: Results) -> Figure | None:
         xerr=[r.spread * 500 for r in rows], color=[COLOUR[r.method] for r in rows],
         height=0.6, error_kw={"ecolor": "#444444", "capsize": 3},
     )  # fmt: skip
-    labels = [f"{r.median * 1e3:.0f} ms, error {(r.mean_error or 0) * 100:.2g} %" for r in rows]
+    labels = [f"{r.median * 1e3:.0f} ms, error {tables.error(r)}" for r in rows]
     axes.bar_label(bars, labels, padding=8, fontsize=9)
     axes.set(xlabel="time of one call, ms", xlim=(0, max(r.median for r in rows) * 1.45e3))
     axes.grid(axis="y", visible=False)
     axes.set_title("32 clouds of 1,024 points (D = 256, beta = 6)")
     return figure
+
+
+def _plain(axis: Axis, text: Callable[[float, int], str] = lambda value, _: f"{value:g}") -> None:
+    """Numbers at the powers of ten, as people write them."""
+    axis.set_major_locator(LogLocator(10.0))
+    axis.set_major_formatter(FuncFormatter(text))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _batch_label(row: Row) -> str:

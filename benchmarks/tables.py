@@ -75,6 +75,8 @@ def error(row: Row | None, which: str = "mean") -> str:
     value = None if row is None else row.mean_error if which == "mean" else row.max_error
     if value is None:
         return ""
+    if value >= 1:
+        return f"{value * 100:.0f} %"
     return f"{value * 100:.2g} %" if value >= 1e-6 else "< 0.0001 %"
 
 

@@ -52,7 +52,7 @@ def gradient(
     case: Case, engine: str, pull: Tensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:  # (N, 3)
     """dL/dpos."""
-    pos = case.pos.to(dtype).requires_grad_()
+    pos = case.pos.to(dtype, copy=True).requires_grad_()
     G = case.encode(engine, pos=pos)
     return torch.autograd.grad(G, pos, pull.to(G.dtype))[0]
 

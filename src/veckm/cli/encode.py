@@ -16,7 +16,7 @@ from veckm import VecKM, __version__, encode, suggest_radius
 from veckm.cli import files, report
 from veckm.cli.compare import Sample
 from veckm.data import shapes
-from veckm.engines import ENGINES, Engine, Problem, prepare
+from veckm.engines import ENGINES, Engine, Problem, choose
 from veckm.functional import EngineName, WindowName, make_problem, make_window
 from veckm.inputs import SMALLEST_EPS
 
@@ -169,7 +169,7 @@ class Encode:
             for engine in ENGINES
             if isinstance(problem.window, engine.windows)
         }
-        return report.Choice(prepare(problem, self.engine)[0].name, self.engine, self.eps, expected)
+        return report.Choice(choose(problem, self.engine).name, self.engine, self.eps, expected)
 
     def _encode(self, encoder: VecKM, x: Tensor) -> tuple[Tensor, report.Result]:
         start = time.perf_counter()

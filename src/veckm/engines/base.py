@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 from torch import Tensor
+from torch.nn import functional
 
 Norm = Literal["unit", "mean"] | None
 
@@ -31,7 +32,7 @@ class Gaussian:
     beta: float
 
     def __call__(self, squared: Tensor) -> Tensor:
-        return torch.exp(squared * (-0.5 * self.beta**2))
+        return no_subnormals(torch.exp(squared * (-0.5 * self.beta**2)))
 
     def reach(self, eps: float, in_dim: int) -> float:
         """The radius outside which lies the share `eps` of the window's mass (chi distribution)."""
@@ -157,9 +158,15 @@ class Rates:
     FLOP = 1 / 1.3e11  # one multiply or add inside a matrix product of a few hundred rows
     PHASOR = 2.6e-9  # phase, cosine, sine and interleaving of one complex number
     WRITE = 2.5e-9  # normalise and write one complex number to fresh memory
-    WINDOW = 1.2e-9  # one squared distance and one exponential
+    WINDOW = 1.2e-9  # one squared distance as a product, and one exponential
+    DISTANCE = 6e-9  # one squared distance by differences, and one exponential
     ROW_BYTE = 1 / 1.0e10  # gathering or scattering rows
     BLOCK = 4.5e-5  # Python and thread hand-over for one block, one pass
+
+
+def no_subnormals(values: Tensor, inplace: bool = False) -> Tensor:
+    """Zero for what is too small to be a normal number: such operands slow products down."""
+    return functional.threshold(values, torch.finfo(values.dtype).tiny, 0.0, inplace)
 
 
 #: Phases up to this many rad keep an absolute error of about 1e-4 in float32.

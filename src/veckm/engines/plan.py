@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines.base import Gaussian, Problem, Rates
+from veckm.engines.base import Gaussian, Problem, Rates, no_subnormals
 from veckm.engines.blocks import Blocks, Group, grown_volume, octree, within
 from veckm.engines.lattice import Lattice, Nodes, TooFine, candidates, number, reached_nodes
 from veckm.parallel import one_thread
@@ -40,6 +40,7 @@ class Side:
         S = self.kept.get(block)
         if S is None:
             S = torch.mm(self.scaled[rows], self.nodes[self.ranges[block]].t()).exp_()
+            S = no_subnormals(S, inplace=True)
             if self.keep:
                 self.kept[block] = S
         return S

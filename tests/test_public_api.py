@@ -1,0 +1,120 @@
+"""The names that users write: a change here is a change for them, and goes into the changelog."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import veckm
+import veckm.nn
+
+NAMES = [
+    "Moments",
+    "VecKM",
+    "__version__",
+    "beta_from_radius",
+    "encode",
+    "encode_neighborhood",
+    "kernel_mixture",
+    "moments",
+    "radius_from_beta",
+    "reconstruct",
+    "similarity",
+    "suggest_radius",
+]
+
+# Positional parameters first; after * by keyword only.
+SIGNATURES = {
+    "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
+    "progress",
+    "encode_neighborhood": "offsets A weights",
+    "kernel_mixture": "points at alpha weights",
+    "reconstruct": "G at A",
+    "similarity": "G1 G2",
+    "beta_from_radius": "radius",
+    "radius_from_beta": "beta",
+    "suggest_radius": "pos * neighbors samples",
+    "moments": "pos * beta radius batch queries query_batch weights engine eps progress",
+    "Moments": "weight mean covariance beta",
+    "VecKM": "dim * alpha beta radius detail in_dim window engine norm eps p draw seed A B",
+    "VecKM.forward": "self pos batch * queries query_batch weights progress",
+}
+
+DEFAULTS = {
+    "encode": {"window": "gaussian", "engine": "auto", "norm": "unit", "eps": 1e-2},
+    "VecKM": {
+        "dim": 256,
+        "in_dim": 3,
+        "window": "gaussian",
+        "engine": "auto",
+        "norm": "unit",
+        "eps": 1e-2,
+        "p": 4096,
+        "draw": "unbiased",
+        "seed": 0,
+    },
+}
+
+
+def found(name: str) -> object:
+    thing: object = veckm
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+def written(name: str) -> str:
+    """The parameters of a signature, with a star before those by keyword only."""
+    parameters = inspect.signature(found(name)).parameters.values()  # type: ignore[arg-type]
+    words: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        words.append(parameter.name)
+    return " ".join(words)
+
+
+def test_the_public_names_are_these() -> None:
+    assert veckm.__all__ == NAMES
+    assert set(SIGNATURES) - {"VecKM.forward"} == set(NAMES) - {"__version__"}
+
+
+def test_the_public_names_of_the_layers_are_these() -> None:
+    names = ["ComplexBatchNorm", "ComplexLinear", "ComplexReLU", "FeatureBlock", "SquaredNorm"]
+    assert veckm.nn.__all__ == names
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_the_parameters_are_these_in_this_order(name: str) -> None:
+    assert written(name) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_defaults_are_these(name: str) -> None:
+    parameters = inspect.signature(found(name)).parameters  # type: ignore[arg-type]
+    assert {key: parameters[key].default for key in DEFAULTS[name]} == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "VecKM.forward"])
+def test_every_public_name_is_documented(name: str) -> None:
+    if name == "__version__":
+        assert veckm.__version__.count(".") == 2
+        return
+    doc = inspect.getdoc(found(name))
+    assert doc
+    assert len(doc.splitlines()[0]) > 20
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_every_parameter_and_result_is_typed(name: str) -> None:
+    signature = inspect.signature(found(name))  # type: ignore[arg-type]
+    for parameter in signature.parameters.values():
+        assert parameter.name == "self" or parameter.annotation is not parameter.empty
+    assert signature.return_annotation is not signature.empty
+
+
+def test_a_star_import_brings_the_public_names() -> None:
+    space: dict[str, object] = {}
+    exec("from veckm import *", space)
+    assert set(NAMES) <= set(space)
