@@ -13,7 +13,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("conformance", "gradients", "tolerance")
 
 # The same examples in every run, and no deadline: a slow machine is not a failure.
-settings.register_profile("veckm", derandomize=True, deadline=None, max_examples=60)
+settings.register_profile("veckm", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("veckm")
 
 

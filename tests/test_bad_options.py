@@ -173,8 +173,14 @@ def test_an_accuracy_that_cannot_be_had_says_why(
         ({"engine": None}, "unknown engine None"),
         ({"window": "box"}, "unknown window 'box': use 'gaussian' or 'ball'"),
         ({"norm": "l2"}, "unknown norm 'l2': use 'unit', 'mean' or None"),
-        ({"engine": "grid", "window": "ball"}, r"grid.* cannot .* ball .* use one of \['dense', 'n"),
-        ({"engine": "random", "window": "ball"}, r"random.* cannot .* ball .* use one of \['dense'"),
+        (
+            {"engine": "grid", "window": "ball"},
+            r"grid.* cannot .* ball .* use one of \['dense', 'n",
+        ),
+        (
+            {"engine": "random", "window": "ball"},
+            r"random.* cannot .* ball .* use one of \['dense'",
+        ),
     ],
 )
 @pytest.mark.parametrize("n", [0, 5])

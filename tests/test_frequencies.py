@@ -158,7 +158,10 @@ def test_a_cloud_smaller_than_the_number_of_neighbours_still_gets_a_radius() -> 
         (torch.zeros(1, 3), r"shape \(1, 3\): pass one cloud of at least two points"),
         (torch.zeros(2, 5, 3), r"shape \(2, 5, 3\): pass one cloud"),
         (torch.full((4, 3), torch.nan), "NaN or infinite coordinates; drop them"),
-        (torch.zeros(100, 3), "coincide with 64 others; remove duplicate points or give the radius"),
+        (
+            torch.zeros(100, 3),
+            "coincide with 64 others; remove duplicate points or give the radius",
+        ),
     ],
 )
 def test_a_cloud_without_a_density_gets_an_error_that_says_why(

@@ -73,9 +73,7 @@ class InvarianceConformance:
         options = {"beta": BETA, "window": window, "eps": EPS}
         order = torch.randperm(300, generator=generator)
         shuffled = self.encode(pos[order], A, weights=weights[order], **options)
-        self.assert_same(
-            shuffled, self.encode(pos, A, weights=weights, **options)[order], window
-        )
+        self.assert_same(shuffled, self.encode(pos, A, weights=weights, **options)[order], window)
 
     def test_a_mirrored_cloud_has_the_conjugate_encoding(
         self, window: str, generator: Generator
@@ -93,9 +91,7 @@ class InvarianceConformance:
         pos = pos + 100.0 * batch[:, None]  # as scans come: not about a common origin
         options = {"beta": BETA, "window": window, "eps": EPS}
         loop = [self.encode(pos[batch == c], A, **options) for c in batch.unique()]
-        self.assert_same(
-            self.encode(pos, A, batch=batch, **options), torch.cat(loop), window
-        )
+        self.assert_same(self.encode(pos, A, batch=batch, **options), torch.cat(loop), window)
 
     def test_clouds_in_one_place_do_not_see_each_other(
         self, window: str, generator: Generator

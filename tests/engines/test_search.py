@@ -53,7 +53,10 @@ def test_the_points_near_a_block_are_those_of_brute_force(
 def test_queries_elsewhere_and_far_away_find_what_is_there(
     in_dim: int, generator: Generator
 ) -> None:
-    pos, queries = CLOUDS["surface"](150, in_dim, generator), CLOUDS["volume"](60, in_dim, generator)
+    pos, queries = (
+        CLOUDS["surface"](150, in_dim, generator),
+        CLOUDS["volume"](60, in_dim, generator),
+    )
     queries[::10] += 2.5
     queries[5], queries[15], queries[25] = 1e9, -1e9, 1e14
     of, asked = torch.zeros(150).long(), torch.tensor([0, 1]).repeat_interleave(30)

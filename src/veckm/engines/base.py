@@ -108,7 +108,7 @@ class Problem:
 
         Where no point is within reach the sums are zero and so is the encoding: never NaN.
         """
-        tiny = torch.finfo(self.pos.dtype).tiny
+        tiny = 1e6 * torch.finfo(self.pos.dtype).tiny  # its reciprocal must still be finite
         if self.norm == "unit":
             parts = torch.view_as_real(sums).flatten(-2)  # torch's complex norm is 20 times slower
             length = torch.linalg.vector_norm(parts, dim=-1, keepdim=True).clamp_min(tiny)

@@ -30,6 +30,8 @@ _QUADRATURE_SHARE = 0.5
 #: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
 _TAIL = {1: 1.0, 2: 1.0, 3: 0.7}
 _TAIL_BEYOND_3D = 6.0
+#: A coarser lattice would leave points without a node in reach.
+_COARSEST = 0.05
 
 
 class TooFine(ValueError):
@@ -54,6 +56,7 @@ class Lattice:
     @classmethod
     def for_accuracy(cls, beta: float, eps: float, in_dim: int) -> Lattice:
         """The coarsest lattice whose mean relative error is below eps."""
+        eps = min(eps, _COARSEST)
         count, squared = _DUAL.get(in_dim, (2 * in_dim * (in_dim - 1), 2.0))
         # sqrt(count) exp(-pi^2 squared / (2 (beta a)^2)) = share * eps
         decay = math.log(math.sqrt(count) / (_QUADRATURE_SHARE * eps))

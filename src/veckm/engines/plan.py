@@ -17,7 +17,7 @@ from veckm.engines.lattice import Lattice, Nodes, TooFine, candidates, number, r
 from veckm.parallel import one_thread
 
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
-_MAX_BYTES = 2 << 30
+_MAX_BYTES = 1 << 29
 _MAX_TIMES_RESULT = 4.0
 #: S is kept from the spread to the gather when it is smaller than this share of the result.
 KEEP_SHARE = 0.3

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from veckm.engines.blocks import Blocks, boxes
 
+#: Ranges a block may ask for, on average.
+_RANGES = 64
+
 
 class Search:
     """Fixed-radius search for the points near whole blocks."""
@@ -26,10 +29,18 @@ class Search:
         extent = self.points.amax(0) - self.low
         # A cell as large as a typical block: smaller ones would mean many ranges for each.
         typical = float((targets.high - targets.low).double().amax(1).median())
-        self.cell = _fitting(max(radius, typical), extent, int(cloud.max()) + 1)
+        cell = _fitting(max(radius, typical), extent, int(cloud.max()) + 1)
+        self.cell = self._coarse(cell)
         self.cells = (extent / self.cell).long() + 1  # (D_in,) per axis
         index = ((self.points - self.low) / self.cell).long()
         self.key, self.order = torch.sort(self._flat(cloud, index))
+
+    def _coarse(self, cell: float) -> float:
+        """The cell, made larger until no block, however far it stretches, asks for many ranges."""
+        sides = (self.targets.high - self.targets.low).double()[:, :-1] + 2 * self.radius
+        while float((sides / cell + 2).prod(1).sum()) > _RANGES * len(sides):
+            cell *= 2
+        return cell
 
     def near(self, first: int, last: int) -> list[Tensor]:
         """For each of the blocks first..last-1, the rows of `points` within reach of its box."""
