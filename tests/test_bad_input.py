@@ -166,7 +166,7 @@ def test_a_tensor_of_another_shape_says_which_are_taken(
 
 @every_engine
 def test_coordinates_beyond_all_measure_say_so(engine: str) -> None:
-    with pytest.raises(ValueError, match="beyond 1e.15; change units or drop outliers"):
+    with pytest.raises(ValueError, match=r"beyond 1e.15; change units or drop outliers"):
         call(engine, cloud(5) * 1e16)
     far = torch.cat([cloud(5), torch.full((1, 3), 1e12, dtype=torch.float64)])
     with pytest.raises(ValueError, match=r"reaches 5e\+11 from its middle, .* Drop far outliers"):

@@ -175,11 +175,11 @@ def test_an_accuracy_that_cannot_be_had_says_why(
         ({"norm": "l2"}, "unknown norm 'l2': use 'unit', 'mean' or None"),
         (
             {"engine": "grid", "window": "ball"},
-            r"grid.* cannot .* ball .* use one of \['dense', 'n",
+            r"grid.* cannot .* ball .* use one of \['dense'",
         ),
         (
             {"engine": "random", "window": "ball"},
-            r"random.* cannot .* ball .* use one of \['dense'",
+            r"random.* cannot .* ball .* use one of",
         ),
     ],
 )

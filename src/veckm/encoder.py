@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,8 @@ class VecKM(nn.Module):
         B: Tensor | None = None,
     ) -> None:
         super().__init__()
+        if in_dim < 1:
+            raise ValueError(f"in_dim must be at least 1, got {in_dim!r}")
         self.window, self.engine, self.norm, self.eps = window, engine, norm, eps
         self.alpha, self.beta = _scales(alpha, beta, radius, detail, known=A is not None)
         generator = torch.Generator().manual_seed(seed)
@@ -172,7 +174,9 @@ def _scales(
 
 
 def _numbers(value: float | Sequence[float], name: str) -> list[float]:
-    values = [value] if isinstance(value, (int, float)) else list(value)
+    if not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:  # NumPy's, torch's
+        value = [float(value)]  # type: ignore[arg-type]
+    values = list(value)
     if not values:
         raise ValueError(f"{name} is empty: give at least one scale")
     return [inputs.check_positive(v, name) for v in values]
@@ -194,12 +198,13 @@ def _given(matrix: Tensor | None, drawn: list[Tensor], name: str) -> Tensor:
     if matrix is None:
         return torch.stack(drawn).float()
     matrix = torch.as_tensor(matrix).detach().clone()
+    given = tuple(matrix.shape)
     if matrix.dim() == 2:
         matrix = matrix.expand(len(drawn), *matrix.shape).clone()
     if matrix.dim() != 3 or matrix.shape[0] != len(drawn) or matrix.shape[1] != drawn[0].shape[0]:
         raise ValueError(
             f"{name} must have shape ({drawn[0].shape[0]}, columns) or ({len(drawn)}, "
-            f"{drawn[0].shape[0]}, columns), got {tuple(matrix.shape)}"
+            f"{drawn[0].shape[0]}, columns), got {given}"
         )
     inputs.check_finite(matrix.flatten(0, 1), name)
     return matrix

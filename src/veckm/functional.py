@@ -124,7 +124,14 @@ def make_problem(
         raise ValueError(f"unknown norm {norm!r}: use 'unit', 'mean' or None")
     if weights is not None:
         weights = inputs.check_weights(weights, pos, norm == "mean")
+    if queries is None and query_batch is not None:
+        raise ValueError("query_batch is given but queries is not: give both, or use batch")
     asked = None if queries is None else _queries(queries, pos, batch, query_batch)
+    if B is not None and isinstance(B, Tensor) and B.dim() == 2 and B.shape[0] != A.shape[0]:
+        raise ValueError(
+            f"B is for {B.shape[0]} coordinates a point and A for {A.shape[0]}: "
+            f"draw B with shape ({A.shape[0]}, p)"
+        )
     points, asked = inputs.centre(inputs.flatten(pos, batch, "pos"), asked)
     target = points if asked is None else asked
     inputs.check_phases(points.pos, A, window.reach(eps, A.shape[0]))

@@ -18,6 +18,9 @@ import torch
 from veckm.progress import bar
 
 T = TypeVar("T")
+_here = threading.local()
+_lock = threading.Lock()
+_outer: list[int] = []  # the user's number of threads, once for each thread that is inside
 #: More than this brings little: the blocks share one memory bus.
 _MOST_WORKERS = 8
 
@@ -77,9 +80,20 @@ def one_thread() -> Iterator[None]:
     On a busy machine torch's threads spin at the end of every such pass until the scheduler lets
     the last one run, and planning took six times as long. Also a decorator.
     """
-    before = torch.get_num_threads()
+    if getattr(_here, "inside", False):
+        yield
+        return
+    with _lock:
+        # A thread that begins while another is in here would take its 1 for the user's number.
+        own = torch.get_num_threads()
+        _outer.append(max([own, *_outer]) if _outer else own)
+        before = _outer[-1]
+    _here.inside = True
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _here.inside = False
+        with _lock:
+            _outer.pop()
+            torch.set_num_threads(before)

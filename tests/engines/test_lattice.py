@@ -142,5 +142,5 @@ def test_no_keys_have_no_rows() -> None:
 
 def test_more_nodes_than_can_be_numbered_say_what_to_do() -> None:
     keys = 10**4 * torch.arange(6000)[:, None].expand(-1, 5)  # as many layers along each axis
-    with pytest.raises(ValueError, match="radius is too small for the extent .* Use engine="):
+    with pytest.raises(ValueError, match=r"radius is too small for the extent .* Use engine="):
         number(keys)
