@@ -58,6 +58,8 @@ def time(row: Row | None) -> str:
         return ""
     if row.seconds:
         return seconds(row.median) + (f" ± {seconds(row.spread)}" if len(row.seconds) > 1 else "")
+    if row.note:
+        return "failed"
     if row.estimate is not None and row.estimate != float("inf"):
         return f"not run (est. {seconds(row.estimate)})"
     return "refused"

@@ -10,7 +10,7 @@ import torch
 from hypothesis import settings
 
 # Shared test cases: their asserts should show the values too.
-pytest.register_assert_rewrite("conformance", "gradients", "tolerance")
+pytest.register_assert_rewrite("conformance", "gradients", "invariance", "tolerance")
 
 # The same examples in every run, and no deadline: a slow machine is not a failure.
 settings.register_profile("veckm", derandomize=True, deadline=None, max_examples=25)

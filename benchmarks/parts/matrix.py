@@ -90,7 +90,9 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim.at_most(
             f"auto / best engine, worst of {len(cases)} cases ({_place(where)})", ratio, 1.3
         ),
-        Claim.at_most(f"auto / random, worst case ({_place(there)})", slower, 1.0),
+        Claim.at_most(
+            f"auto / random (scaled where not run), worst case ({_place(there)})", slower, 1.0
+        ),
         Claim(
             f"mean error within eps, worst case ({worst.method}, {place})",
             "≤ 1 %",
@@ -118,12 +120,14 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(
         [
             "Medians; `est.` is the engine's own estimate where it was above the budget and the "
-            "engine was not run; `refused` means that its grid would not fit in memory. The error "
-            "is that of auto's result, of which 1 % was asked.",
+            "engine was not run; `refused` means that it declined beforehand, `failed` that the "
+            "call raised an error, listed below. The error is that of auto's result, of which 1 % "
+            "was asked.",
             "",
             tables.table(header, lines),
             "",
             *_losses(cases),
+            *[f"- {_place(row.case)}, {row.method}: {row.note}" for row in rows if row.note],
         ]
     )
 

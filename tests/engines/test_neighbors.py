@@ -6,6 +6,8 @@ import torch
 from conformance import EngineConformance
 from tolerance import ROUNDING
 
+from veckm import encode
+
 
 class TestNeighbors(EngineConformance):
     name = "neighbors"
@@ -13,3 +15,11 @@ class TestNeighbors(EngineConformance):
 
     def error(self, eps: float, window: str) -> float:
         return eps if window == "gaussian" else ROUNDING[torch.float64]
+
+
+def test_a_wide_block_in_float32_still_finds_its_own_points() -> None:
+    # Coordinates of a million have steps of 0.06, several times the window.
+    for extent in (1e5, 1e6, 3e6):
+        pos = torch.tensor([[0.042, 0.205], [-0.2 * extent, -extent]])
+        G = encode(pos, torch.full((2, 4), 50.0), beta=200.0, engine="neighbors", norm=None)
+        torch.testing.assert_close(G, torch.ones_like(G))

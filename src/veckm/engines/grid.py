@@ -31,7 +31,7 @@ from veckm.engines.base import (
 from veckm.engines.blocks import Blocks, Group
 from veckm.engines.carrier import Carrier
 from veckm.engines.lattice import Lattice
-from veckm.engines.plan import KEEP_SHARE, Plan, find_blocks, plan_of
+from veckm.engines.plan import Plan, find_blocks, plan_of
 from veckm.parallel import share, workers
 
 
@@ -159,10 +159,10 @@ def _gather_targets(
 
 
 def _spreaders(problem: Problem, plan: Plan) -> int:
-    """Workers for the spread: each has a table of its own, which must stay small."""
+    """Workers for the spread: each has a table of its own, together no larger than the result."""
     table = plan.rows * problem.columns.shape[1]
     result = len(problem.queries) * problem.columns.shape[1]
-    room = 1 + int(KEEP_SHARE * result / max(1, table))
+    room = 1 + result // max(1, table)
     return min(room, workers(problem.pos.device, len(plan.source.blocks.groups)))
 
 
