@@ -66,7 +66,7 @@ def moments(
     point is in reach all moments are zero.
 
     Shapes:
-        returns: :class:`Moments` with leading shape (N,), (M,), (B, N) or (B, M).
+        returns: ``Moments`` with leading shape (N,), (M,), (B, N) or (B, M).
     """
     if engine not in ("auto", "dense", "grid"):
         raise ValueError(f"unknown engine {engine!r} for moments: use 'auto', 'dense' or 'grid'")

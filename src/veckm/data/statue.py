@@ -137,7 +137,7 @@ def statue(n: int, seed: Seed = 0, form: int = 0) -> Shape:
 
     .. math:: x = r(u)\, u, \qquad n \propto u - \nabla \log r(u)
 
-    with the smooth random radius r of :class:`Form`; star-shaped about the origin.
+    with the smooth random radius r of ``Form``; star-shaped about the origin.
 
     Args:
         n: number of points.
