@@ -78,7 +78,7 @@ def speed(results: Results) -> Figure | None:
             _name_line(axes, method, x, y)
     axes.set(xlabel="points", ylabel="time of one call, s")
     _plain(axes.yaxis)
-    axes.set_title("Encoding a surface (D = 256, beta = 10), all engines in one run")
+    axes.set_title("Encoding a surface (D = 256, beta = 10)")
     sizes = sorted({r.n for r in rows})
     axes.set_xticks(sizes, [count(n) for n in sizes])
     axes.set_xlim(sizes[0] / 1.3, sizes[-1] * 2.6)
