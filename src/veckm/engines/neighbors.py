@@ -33,6 +33,8 @@ from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
+#: Sides of a block in radii: coordinates about its centre must tell neighbours apart.
+_WIDEST = {torch.float32: 128.0, torch.float64: 1e9}
 #: Blocks in each of the few runs whose neighbours are counted to estimate the cost.
 _SAMPLE = 16
 #: Groups of blocks whose neighbours are looked up at once.
@@ -111,9 +113,12 @@ def make_plan(problem: Problem) -> Plan:
 
 
 def _blocks(pos: Tensor, cloud: Tensor, radius: float) -> Blocks:
-    def price(sides: Tensor, count: Tensor) -> Tensor:  # noqa: ARG001 - only the count matters
-        crowded = (count > _BLOCK_POINTS).double()
-        return 1.0 + crowded * count
+    """Blocks that are neither crowded nor so wide that local coordinates lose their digits."""
+    widest = _WIDEST[pos.dtype] * radius
+
+    def price(sides: Tensor, count: Tensor) -> Tensor:
+        bad = (count > _BLOCK_POINTS) | (sides.amax(1) > widest)
+        return 1.0 + bad.double() * count
 
     return octree(pos, cloud, radius / 4, price)
 
