@@ -112,7 +112,8 @@ class Problem:
         if self.norm == "unit":
             parts = torch.view_as_real(sums).flatten(-2)  # torch's complex norm is 20 times slower
             length = torch.linalg.vector_norm(parts, dim=-1, keepdim=True).clamp_min(tiny)
-            return torch.mul(sums, math.sqrt(sums.shape[-1]) / length)
+            scaled = parts * (math.sqrt(sums.shape[-1]) / length)
+            return torch.view_as_complex(scaled.unflatten(-1, (-1, 2)))
         if self.norm == "mean":
             total = sums[..., -1:].real.clamp_min(tiny)
             return sums[..., :-1] / total
@@ -162,6 +163,9 @@ class Rates:
     DISTANCE = 6e-9  # one squared distance by differences, and one exponential
     ROW_BYTE = 1 / 1.0e10  # gathering or scattering rows
     BLOCK = 4.5e-5  # Python and thread hand-over for one block, one pass
+    CALL = 3.5e-3  # what planning costs however few the points are
+    SEARCH = 4e-6  # sorting one point and looking up its neighbours
+    TRIMMED = 0.75  # of the work on the nodes of small clouds is left without the idle ones
 
 
 def no_subnormals(values: Tensor, inplace: bool = False) -> Tensor:

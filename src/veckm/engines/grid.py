@@ -47,7 +47,9 @@ class Grid(Engine):
         blocks = find_blocks(problem, lattice)
         width = problem.columns.shape[1]
         numbers = (len(problem.pos) + len(problem.queries)) * width
-        seconds = sum(b.seconds for b in blocks) / len(blocks) + numbers * Rates.PHASOR
+        seconds = sum(b.seconds for b in blocks) / len(blocks)
+        seconds *= 1.15 * (Rates.TRIMMED if int(problem.cloud[-1]) else 1.0)
+        seconds += Rates.CALL + numbers * Rates.PHASOR
         seconds += len(problem.queries) * width * Rates.WRITE
         return GridTask(
             seconds, lambda: _run(problem, plan_of(problem, lattice, blocks)), blocks[0]
@@ -72,7 +74,9 @@ def _encode(problem: Problem, plan: Plan) -> Tensor:
     """The forward pass without a graph: spread, gather, and finish while the rows are in cache."""
     out = empty_result(problem)
     if len(plan.clouds) == 1:
-        _gather_targets(problem, plan, _spread_sources(problem, plan), out, problem.finish)
+        store = out if problem.same else None  # E waits where its row of the result will be
+        Q = _spread_sources(problem, plan, store)
+        _gather_targets(problem, plan, Q, out, problem.finish, store)
     else:
         _cloud_by_cloud(problem, plan, out)
     return out
@@ -96,13 +100,19 @@ def _cloud_by_cloud(problem: Problem, plan: Plan, out: Tensor) -> None:
             Q = table[: nodes.stop - nodes.start].zero_()
             kept = []
             for group in sources.get(cloud, []):
+                source.trim(group, nodes.start)
                 e = carrier(group[0])
                 f = e if weights is None else e * weights[group[0], None]
-                source.spread(group, as_real(f), Q, nodes.start)
+                source.spread(group, as_real(f), Q)
+                if other is not None:
+                    source.drop(group)
                 kept.append(e)
             Q *= plan.lattice.scale
             for k, group in enumerate(targets.get(cloud, [])):
-                sums = problem.finish(as_complex(target.gather(group, Q, F, nodes.start)))
+                if other is not None:
+                    target.trim(group, nodes.start)
+                sums = problem.finish(as_complex(target.gather(group, Q, F)))
+                target.drop(group)
                 e = other(group[0]) if other is not None else kept[k].conj_physical_()
                 out.index_copy_(0, target.blocks.order[group[0]], sums.mul_(e[:, : sums.shape[1]]))
 
@@ -112,8 +122,10 @@ def _cloud_by_cloud(problem: Problem, plan: Plan, out: Tensor) -> None:
     share(range(count), make, workers(out.device, 4 * count), problem.label("encode"))
 
 
-def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
-    """Q = c S^T (w E)."""
+def _spread_sources(
+    problem: Problem, plan: Plan, store: Tensor | None = None
+) -> Tensor:  # (rows, 2C)
+    """Q = c S^T (w E); E itself is left in `store` for the gather, if there is one."""
     side = plan.source
     order = side.blocks.order
     weights = None if problem.weights is None else problem.weights.detach()[order]
@@ -125,6 +137,8 @@ def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
 
         def work(group: Group) -> None:
             e = carrier(group[0])
+            if store is not None:
+                store.index_copy_(0, order[group[0]], e[:, : store.shape[1]])
             if weights is not None:
                 e.mul_(weights[group[0], None])
             side.spread(group, as_real(e), tables[worker])
@@ -138,7 +152,12 @@ def _spread_sources(problem: Problem, plan: Plan) -> Tensor:  # (rows, 2C)
 
 
 def _gather_targets(
-    problem: Problem, plan: Plan, Q: Tensor, out: Tensor, finish: Callable[[Tensor], Tensor]
+    problem: Problem,
+    plan: Plan,
+    Q: Tensor,
+    out: Tensor,
+    finish: Callable[[Tensor], Tensor],
+    store: Tensor | None = None,
 ) -> None:
     """out = finish(S Q) ./ E(q), rows back in the caller's order."""
     side = plan.target
@@ -149,8 +168,12 @@ def _gather_targets(
         F = Q.new_empty(side.blocks.largest_group, Q.shape[1])
 
         def work(group: Group) -> None:
-            sums = finish(as_complex(side.gather(group, Q, F)))
-            out.index_copy_(0, order[group[0]], sums.mul_(carrier(group[0], sums.shape[1])))
+            sums, rows = finish(as_complex(side.gather(group, Q, F))), order[group[0]]
+            if store is None:
+                sums.mul_(carrier(group[0], sums.shape[1]))
+            else:
+                sums.mul_(store.index_select(0, rows).conj_physical_())
+            out.index_copy_(0, rows, sums)
 
         return work
 

@@ -90,6 +90,8 @@ class Neighbors(Engine):
             + scale * rows * 2 * width * size * Rates.ROW_BYTE
             + 3 * blocks * Rates.BLOCK
             + numbers * (Rates.PHASOR + Rates.WRITE)
+            + Rates.CALL
+            + len(problem.queries) * Rates.SEARCH
         )
         return Task(seconds, lambda: _run(problem, plan))
 
