@@ -4,7 +4,8 @@
     python benchmarks/encode.py                         everything, an hour or more
     python benchmarks/encode.py --cloud x.npy           with your own (N, 3) cloud as well
     python benchmarks/encode.py --parts headline batches
-    python benchmarks/encode.py --render RESULTS.json   the published page and plots anew
+    python benchmarks/encode.py --render RESULTS.json   the published page and plots anew;
+                                                        of several runs, each part's last
 
 Each run writes one JSON file with all raw times into --out, and beside it the page and the plots.
 The contract is in benchmarks/README.md.
@@ -44,14 +45,15 @@ class Options:
     """What to measure."""
     budget: float = 60.0
     """Seconds: in the matrix, engines that expect to take longer are not run."""
-    render: Path | None = None
-    """Make the page and the plots in docs/ from these results, and measure nothing."""
+    render: tuple[Path, ...] = ()
+    """Make the page and the plots in docs/ from these results, and measure nothing. A part that
+    several of them have is taken from the last."""
 
 
 def main(options: Options) -> int:
     """Measure and save, or render what was saved."""
-    if options.render is not None:
-        return render(Results.load(options.render))
+    if options.render:
+        return render(Results.merged([Results.load(path) for path in options.render]))
     if options.quick and options.full:
         print("encode.py: error: --quick or --full, not both", file=sys.stderr)
         return 2

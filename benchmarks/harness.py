@@ -171,6 +171,13 @@ class Results:
         data = json.loads(path.read_text())
         return cls(data["meta"], data["options"], [Row(**row) for row in data["rows"]])
 
+    @classmethod
+    def merged(cls, runs: Sequence[Results]) -> Results:
+        """One result with each part from the last run that has it, and what is said of that run."""
+        last = {row.part: run for run in runs for row in run.rows}
+        rows = [row for part, run in last.items() for row in run.of(part)]
+        return cls(runs[-1].meta, runs[-1].options, rows)
+
 
 def metadata() -> dict[str, Any]:
     """Where and with what this was measured."""

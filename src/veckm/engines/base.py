@@ -163,6 +163,7 @@ class Rates:
     DISTANCE = 6e-9  # one squared distance by differences, and one exponential
     ROW_BYTE = 1 / 1.0e10  # gathering or scattering rows
     BLOCK = 4.5e-5  # Python and thread hand-over for one block, one pass
+    ROW = 8e-6  # one row of all pairs, beside its numbers
     CALL = 3.5e-3  # what planning costs however few the points are
     SEARCH = 4e-6  # sorting one point and looking up its neighbours
     TRIMMED = 0.75  # of the work on the nodes of small clouds is left without the idle ones

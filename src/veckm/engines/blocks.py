@@ -209,13 +209,15 @@ def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     size = (high - low + 1).clamp_(min=0)  # (K, D)
     total = size.prod(1)  # (K,)
     box = torch.repeat_interleave(torch.arange(len(low), device=low.device), total)
-    rest = torch.arange(len(box), device=low.device) - (torch.cumsum(total, 0) - total)[box]
+    rest = torch.arange(len(box), device=low.device) - (
+        torch.cumsum(total, 0) - total
+    ).index_select(0, box)
     vector = torch.empty(len(box), low.shape[1], dtype=torch.int64, device=low.device)
     for axis in range(low.shape[1] - 1, -1, -1):
-        n = size[box, axis]
+        n = size[:, axis].index_select(0, box)
         vector[:, axis] = rest % n
         rest = torch.div(rest, n, rounding_mode="floor")
-    return box, vector + low[box]
+    return box, vector.add_(low.index_select(0, box))
 
 
 def grown_volume(sides: Tensor, radius: float) -> Tensor:

@@ -38,7 +38,8 @@ class Dense(Engine):
         width = problem.columns.shape[1]
         flop = Rates.FLOP if problem.pos.dtype == torch.float32 else 2 * Rates.FLOP
         phasor = (len(problem.pos) + len(problem.queries)) * width * Rates.PHASOR
-        seconds = pairs * (4 * width * flop + Rates.DISTANCE) + phasor + 1e-4 * len(m)
+        rows = len(problem.queries) * Rates.ROW + 1e-4 * len(m)
+        seconds = pairs * (4 * width * flop + Rates.DISTANCE) + phasor + rows
         return Task(seconds, lambda: self._encode(problem))
 
     def _encode(self, problem: Problem) -> Tensor:

@@ -93,34 +93,43 @@ def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
     if float(torch.maximum(low.abs(), high.abs()).amax()) > lattice.spacing * 2**50:
         raise TooFine(_TOO_FINE)
     normal, under, over = _slab(blocks)
+    under, over = under - lattice.reach, over + lattice.reach
+    ones = low.new_ones(low.shape[1])  # a product with it sums short rows fast
     parts = []
     for p in (0.0, 0.5):
         first = torch.ceil((low - lattice.reach) / lattice.spacing - p).long()
         last = torch.floor((high + lattice.reach) / lattice.spacing - p).long()
         block, k = boxes(first, last)
         u = (k.double() + p) * lattice.spacing
-        gap = torch.maximum(low[block] - u, u - high[block]).clamp_(min=0)
-        u -= blocks.centre[block]
-        keep = gap.square_().sum(1) <= lattice.reach**2
-        height = (u * normal[block]).sum(1)
-        keep &= (height >= under[block] - lattice.reach) & (height <= over[block] + lattice.reach)
-        k = torch.cat([blocks.cloud[block, None], 2 * k + int(2 * p)], dim=1)
-        parts.append((block[keep], u[keep].to(blocks.local.dtype), k[keep]))
+        gap = torch.maximum(rows(low, block) - u, u - rows(high, block)).clamp_(min=0)
+        u -= rows(blocks.centre, block)
+        keep = gap.square_() @ ones <= lattice.reach**2
+        height = (u * rows(normal, block)) @ ones
+        keep &= (height >= rows(under, block)) & (height <= rows(over, block))
+        kept = keep.nonzero()[:, 0]
+        block, u, k = rows(block, kept), rows(u, kept), 2 * rows(k, kept) + int(2 * p)
+        key = torch.cat([rows(blocks.cloud, block)[:, None], k], dim=1)
+        parts.append((block, u.to(blocks.local.dtype), key))
     block, local, key = (torch.cat(both) for both in zip(*parts, strict=True))
     rank = torch.argsort(block, stable=True)
     count = torch.bincount(block, minlength=len(blocks.count))
-    return Nodes(block[rank], local[rank], key[rank], count)
+    return Nodes(rows(block, rank), rows(local, rank), rows(key, rank), count)
+
+
+def rows(table: Tensor, index: Tensor) -> Tensor:
+    """table[index], several times as fast for short rows."""
+    return table.index_select(0, index)
 
 
 def _slab(blocks: Blocks) -> tuple[Tensor, Tensor, Tensor]:
     """The direction in which each block is thinnest, and its extent along it."""
     x = blocks.local.double()
     mean = torch.segment_reduce(x, "mean", lengths=blocks.count, axis=0)
-    off = x - mean[blocks.of_row]
+    off = x - rows(mean, blocks.of_row)
     outer = (off[:, :, None] * off[:, None, :]).flatten(1)
     spread = torch.segment_reduce(outer, "sum", lengths=blocks.count, axis=0)
     normal = torch.linalg.eigh(spread.view(-1, x.shape[1], x.shape[1]))[1][:, :, 0]
-    height = (x * normal[blocks.of_row]).sum(1)
+    height = (x * rows(normal, blocks.of_row)) @ x.new_ones(x.shape[1])
     under = torch.segment_reduce(height, "min", lengths=blocks.count, axis=0)
     over = torch.segment_reduce(height, "max", lengths=blocks.count, axis=0)
     return normal, under, over
@@ -146,6 +155,6 @@ def number(keys: Tensor) -> tuple[Tensor, int]:
         seen = torch.zeros(volume, dtype=torch.int32, device=keys.device)
         seen[flat] = 1
         rank = torch.cumsum(seen, 0) - 1
-        return rank[flat], int(rank[-1]) + 1
+        return rows(rank, flat), int(rank[-1]) + 1
     distinct, index = torch.unique(flat, return_inverse=True)
     return index, len(distinct)
