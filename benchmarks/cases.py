@@ -39,6 +39,7 @@ class Config:
     quick: bool
     budget: float  # seconds; engines that expect to take longer are not run
     file: Path | None = None  # a cloud of the user's
+    sizes: tuple[int, ...] = ()  # points of the matrix; all if empty
 
     @property
     def names(self) -> list[str]:

@@ -5,7 +5,7 @@
     python benchmarks/encode.py --cloud x.npy           with your own (N, 3) cloud as well
     python benchmarks/encode.py --parts headline batches
     python benchmarks/encode.py --render RESULTS.json   the published page and plots anew;
-                                                        of several runs, each part's last
+                                                        of several runs, each case's last
 
 Each run writes one JSON file with all raw times into --out, and beside it the page and the plots.
 The contract is in benchmarks/README.md.
@@ -45,8 +45,10 @@ class Options:
     """What to measure."""
     budget: float = 60.0
     """Seconds: in the matrix, engines that expect to take longer are not run."""
+    sizes: tuple[int, ...] = ()
+    """Points of the clouds of the matrix; 1,000 to 1,000,000 unless said otherwise."""
     render: tuple[Path, ...] = ()
-    """Make the page and the plots in docs/ from these results, and measure nothing. A part that
+    """Make the page and the plots in docs/ from these results, and measure nothing. A case that
     several of them have is taken from the last."""
 
 
@@ -79,7 +81,7 @@ def measure(options: Options) -> tuple[Results, Path]:
     if (results.meta["load"] or 0) > 0.5:
         log(f"the machine is busy (load {results.meta['load']:.1f}): times will not mean much")
     budget = min(options.budget, 3.0) if options.quick else options.budget
-    config = Config(options.quick, budget, options.cloud)
+    config = Config(options.quick, budget, options.cloud, options.sizes)
     begin = time.perf_counter()
     for part in [p for p in report.PARTS.values() if p.NAME in options.parts]:
         start = time.perf_counter()

@@ -11,12 +11,13 @@ import tyro
 
 from veckm import __version__
 from veckm.cli.encode import Encode
+from veckm.cli.normals import Normals
 
 __all__ = ["VERBS", "Verb", "main"]
 
 _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
 
-Try `veckm encode`, which needs no file. `veckm --version` prints the version."""
+Try `veckm normals`, which needs no file. `veckm --version` prints the version."""
 
 
 class Verb(Protocol):
@@ -32,6 +33,7 @@ class Verb(Protocol):
 
 #: A new verb is a file with a dataclass, and a line here.
 VERBS: dict[str, Callable[..., Verb]] = {
+    "normals": Normals,
     "encode": Encode,
 }
 

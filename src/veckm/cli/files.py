@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 from zipfile import BadZipFile
 
 import numpy as np
@@ -66,16 +68,23 @@ def _coordinates(archive: NpzFile) -> np.ndarray:
     return np.asarray(archive["xyz" if "xyz" in names else names[0]])
 
 
-def check_output(path: Path, source: Path | None) -> None:
+def check_output(
+    path: Path,
+    source: Path | None,
+    what: str = "encodings",
+    kinds: tuple[str, ...] = (".npy",),
+) -> None:
     """Raise now what would go wrong after the work is done."""
-    if path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: encodings are written as .npy; choose a name that ends so")
+    if path.suffix.lower() not in kinds:
+        raise ValueError(
+            f"{path}: {what} are written as {' or '.join(kinds)}; choose a name that ends so"
+        )
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a folder; name a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
     if source is not None and path.exists() and path.samefile(source):
-        raise ValueError(f"{path}: is the cloud itself; choose another name for its encodings")
+        raise ValueError(f"{path}: is the cloud itself; choose another name for its {what}")
 
     try:
         tempfile.TemporaryFile(dir=path.resolve().parent).close()
@@ -84,12 +93,22 @@ def check_output(path: Path, source: Path | None) -> None:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write a .npy file whole or not at all: beside it first, then moved over it."""
+    """Write a .npy file whole or not at all."""
+    _write(path, lambda file: np.save(file, array, allow_pickle=False))
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write a .npz file whole or not at all."""
+    _write(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def _write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
+    """Beside the file first, then moved over it."""
     path = path.resolve()  # through a link, not over it
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.save(file, array, allow_pickle=False)
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, _mode(path))

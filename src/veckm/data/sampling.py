@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,22 +14,30 @@ Seed = int | torch.Generator
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    r"""Points of a known shape, with the exact normals where it has them.
+    r"""Points of a known shape, with the exact normals and curvatures where it has them.
 
-    .. math:: \{(x_k, n_k)\}_{k=1}^{N}, \qquad |n_k| = 1
+    .. math:: \{(x_k, n_k)\}_{k=1}^{N}, \qquad |n_k| = 1, \qquad
+              dn(t_1) = \kappa_1 t_1, \quad dn(t_2) = \kappa_2 t_2, \quad \kappa_1 \ge \kappa_2
+
+    The curvatures are those of the outward normal's turning: a ball of radius r has 1/r twice,
+    a hollow is negative, a saddle has one of either sign and a plane two zeros.
 
     Attributes:
         pos: the points.
         normal: the outward unit normal of the surface that each point was drawn from, before any
             noise; None for a shape without a surface.
+        curvature: the two principal curvatures there, the larger first, in one over the unit of
+            ``pos``; None where they are not known.
 
     Shapes:
         - pos: (N, 3) float32
         - normal: (N, 3) float32
+        - curvature: (N, 2) float32
     """
 
     pos: Tensor
     normal: Tensor | None = None
+    curvature: Tensor | None = None
 
 
 def make_generator(seed: Seed) -> torch.Generator:
@@ -88,6 +97,49 @@ def directions(generator: torch.Generator, n: int) -> Tensor:
     return torch.stack((rho * phi.cos(), rho * phi.sin(), z), dim=-1)
 
 
-def finish(pos: Tensor, normal: Tensor | None = None) -> Shape:
+def rotation(generator: torch.Generator) -> Tensor:
+    """A uniform rotation: the frame of three Gaussian vectors, made right-handed.
+
+    Shapes:
+        - output: (3, 3) float64
+    """
+    q, r = torch.linalg.qr(gaussian(generator, 3, 3))
+    q = q * r.diagonal().sign()  # else the signs that QR happens to choose would not be uniform
+    turn: Tensor = q * torch.linalg.det(q)
+    return turn
+
+
+def collect(
+    n: int,
+    trial: Callable[[int], tuple[Tensor, ...]],
+    most: int = 1 << 17,
+    otherwise: str = "the density is too low",
+) -> tuple[Tensor, ...]:
+    """The first n rows of what repeated trials keep.
+
+    Args:
+        n: number of rows wanted.
+        trial: draws the number of candidates it is given and returns those that it keeps.
+        most: candidates at a time, so that what lies between fits into the cache.
+        otherwise: what is wrong where next to nothing is kept.
+
+    Shapes:
+        - output: as many tensors as a trial returns, each (n, ...)
+    """
+    parts: list[tuple[Tensor, ...]] = []
+    kept = tried = 0
+    while kept < n:
+        # The first trial finds out how many are kept; where all are, it is also the last.
+        want = (n - kept) * 1.05 * tried / max(kept, 1) + 64 if tried else n
+        m = min(most, int(want))
+        parts.append(trial(m))
+        kept, tried = kept + len(parts[-1][0]), tried + m
+        if tried > 200_000 and kept * 10_000 < tried:
+            raise ValueError(f"only {kept} of {tried} candidates were kept; {otherwise}")
+    return tuple(torch.cat(column)[:n] for column in zip(*parts, strict=True))
+
+
+def finish(pos: Tensor, normal: Tensor | None = None, curvature: Tensor | None = None) -> Shape:
     """The float64 work as a float32 :class:`Shape`."""
-    return Shape(pos.float(), None if normal is None else normal.float())
+    normal = None if normal is None else normal.float()
+    return Shape(pos.float(), normal, None if curvature is None else curvature.float())

@@ -20,19 +20,21 @@ from veckm.data.sampling import (
 def sphere(n: int, seed: Seed = 0) -> Shape:
     r"""n points of the unit sphere, uniform by area.
 
-    .. math:: |x| = 1, \qquad \text{normal} = x
+    .. math:: |x| = 1, \qquad \text{normal} = x, \qquad \kappa_1 = \kappa_2 = 1
 
     Shapes:
-        - pos, normal: (n, 3)
+        - pos, normal: (n, 3), curvature: (n, 2)
     """
     u = directions(make_generator(seed), check_count(n))
-    return finish(u, u)
+    return finish(u, u, torch.ones_like(u[:, :2]))
 
 
 def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Shape:
     r"""n points of a torus about the z axis, uniform by area.
 
-    .. math:: (\sqrt{x^2 + y^2} - R)^2 + z^2 = r^2, \qquad dA = r (R + r \cos\phi)\, d\theta\, d\phi
+    .. math:: (\sqrt{x^2 + y^2} - R)^2 + z^2 = r^2, \quad
+              dA = r (R + r \cos\phi)\, d\theta\, d\phi, \quad
+              \kappa_1 = 1 / r, \quad \kappa_2 = \cos\phi / (R + r \cos\phi)
 
     Args:
         n: number of points.
@@ -41,7 +43,7 @@ def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Sha
         minor: r, the radius of the tube.
 
     Shapes:
-        - pos, normal: (n, 3)
+        - pos, normal: (n, 3), curvature: (n, 2)
     """
     generator, n = make_generator(seed), check_count(n)
     check_positive("minor", minor)
@@ -54,7 +56,9 @@ def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Sha
     phi = torch.where(keep, phi, torch.pi - phi)
     normal = torch.stack((phi.cos() * theta.cos(), phi.cos() * theta.sin(), phi.sin()), dim=-1)
     ring = torch.stack((theta.cos(), theta.sin(), torch.zeros_like(theta)), dim=-1)
-    return finish(major * ring + minor * normal, normal)
+    along = phi.cos() / (major + minor * phi.cos())  # the curvature around the axis
+    curvature = torch.stack((torch.full_like(along, 1 / minor), along), dim=-1)
+    return finish(major * ring + minor * normal, normal, curvature)
 
 
 def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0.4)) -> Shape:
@@ -62,13 +66,16 @@ def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0
 
     .. math:: \max_k |x_k| / h_k = 1
 
+    The curvatures are those of the faces, zero. An edge has no curvature to give, and no area to
+    draw a point from.
+
     Args:
         n: number of points.
         seed: an int or a torch.Generator.
         half: h, half of the lengths of the sides.
 
     Shapes:
-        - pos, normal: (n, 3)
+        - pos, normal: (n, 3), curvature: (n, 2)
     """
     generator, n = make_generator(seed), check_count(n)
     check_positive("every half length", min(half))
@@ -78,13 +85,16 @@ def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0
     side = 2.0 * (uniform(generator, n) < 0.5) - 1  # -1 or 1
     normal = torch.nn.functional.one_hot(axis, 3) * side.unsqueeze(-1)
     pos = (2 * uniform(generator, n, 3) - 1) * h
-    return finish(torch.where(normal != 0, normal * h, pos), normal)
+    pos = torch.where(normal != 0, normal * h, pos)
+    return finish(pos, normal, torch.zeros_like(pos[:, :2]))
 
 
 def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0.8) -> Shape:
     r"""n points of a closed cylinder about the z axis, caps and all, uniform by area.
 
     .. math:: \max(\sqrt{x^2 + y^2} / r, |z| / h) = 1
+
+    The curvatures are 1/r and 0 on the side and zero on the caps.
 
     Args:
         n: number of points.
@@ -93,7 +103,7 @@ def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0
         half_height: h.
 
     Shapes:
-        - pos, normal: (n, 3)
+        - pos, normal: (n, 3), curvature: (n, 2)
     """
     generator, n = make_generator(seed), check_count(n)
     check_positive("radius", radius)
@@ -108,7 +118,9 @@ def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0
     pos = torch.where(
         on_cap, disc + z.sign() * half_height * up, radius * out + z * half_height * up
     )
-    return finish(pos, torch.where(on_cap, z.sign() * up, out))
+    bend = (~on_cap).to(pos) / radius  # (n, 1), the curvature around the axis
+    curvature = torch.cat((bend, torch.zeros_like(bend)), dim=-1)
+    return finish(pos, torch.where(on_cap, z.sign() * up, out), curvature)
 
 
 def volume(n: int, seed: Seed = 0) -> Shape:

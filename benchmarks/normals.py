@@ -1,0 +1,163 @@
+"""Compare estimators of normals side by side, on the same clouds, in one run.
+
+    python benchmarks/normals.py --quick                    small clouds, a minute or two
+    python benchmarks/normals.py --meshes FOLDER            everything, on the meshes of a folder
+    python benchmarks/normals.py --pcpnet FOLDER            on shapes of PCPNet as well
+    python benchmarks/normals.py --parts time
+    python benchmarks/normals.py --resume RESULTS.json ...  go on with a run that was stopped, with
+                                                            the same options
+    python benchmarks/normals.py --render RESULTS.json      the published page and plots anew;
+                                                            of several runs, each part's last
+
+Without --meshes the shapes are procedural surfaces that training has not seen. Each run writes one
+JSON file with all figures into --out, after every cloud, and beside it the page and the plots.
+The contract is in benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from harness import log, metadata
+from normals_parts import charts, page
+from normals_parts.cases import Config, Results
+
+from veckm.tasks.normals.evaluate import fingerprint
+
+ROOT = Path(__file__).resolve().parents[1]
+Part = Literal["accuracy", "pcpnet", "time", "confidence", "curvature"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare estimators of normals side by side, on the same clouds, in one run."""
+
+    quick: bool = False
+    """Small clouds of few shapes, to see that it runs."""
+    meshes: Path | None = None
+    """Folder with meshes to make clouds from: the validation ones, that training has not seen."""
+    pcpnet: Path | None = None
+    """Folder with the PCPNet release, or with shapes of it as .npz (xyz, normal)."""
+    weights: Path | None = None
+    """Weights of ours (.safetensors); those of the package by default."""
+    paper: Path | None = None
+    """Weights of the paper's network: .safetensors, or a checkpoint of
+    experiments/table1_normals.py. Without them it has no row."""
+    points: int = 100_000
+    """Points of a cloud; growth is measured at ten times as many."""
+    limit: int | None = None
+    """Take so many shapes at most."""
+    parts: tuple[Part, ...] = ("accuracy", "pcpnet", "time", "confidence", "curvature")
+    """What to measure."""
+    out: Path = ROOT / "benchmarks" / "results"
+    """Folder for the results, the page and the plots."""
+    resume: Path | None = None
+    """Go on with these results: what they have is not measured again."""
+    render: tuple[Path, ...] = ()
+    """Make the page and the plots in docs/ from these results, and measure nothing. A part that
+    several of them have is taken from the last."""
+
+
+def main(options: Options) -> int:
+    """Measure and save, or render what was saved."""
+    if options.render:
+        return render(Results.merged([Results.load(path) for path in options.render]))
+    try:
+        results, path = measure(options)
+    except (OSError, ValueError) as error:
+        print(f"normals.py: error: {error}", file=sys.stderr)
+        return 2
+    drawn = charts.draw(results, path.parent)
+    text = page.page(results, drawn, images=".")
+    path.with_suffix(".md").write_text(text)
+    print(text)
+    log(f"results: {path}")
+    return 0
+
+
+def measure(options: Options) -> tuple[Results, Path]:
+    """All parts, saved after every cloud so that nothing is lost."""
+    config = configure(options)
+    results, path = begin(options, config)
+    if (results.meta["load"] or 0) > 0.5:
+        log(f"the machine is busy (load {results.meta['load']:.1f}): times will not mean much")
+    for part in [p for p in page.PARTS.values() if p.NAME in options.parts]:
+        start = time.perf_counter()
+        known = {row.key for row in results.of(part.NAME)}
+        for rows in part.measure(config, known):
+            results.rows += rows
+            results.save(path)
+        log(f"{part.NAME} done in {time.perf_counter() - start:.0f} s; saved in {path}")
+    results.save(path)
+    return results, path
+
+
+def configure(options: Options) -> Config:
+    """What the parts are told; a quick run is smaller in every way."""
+    points, limit = options.points, options.limit
+    if options.quick:
+        points, limit = min(points, 5_000), min(limit or 2, 2)
+    return Config(
+        options.quick,
+        options.meshes,
+        options.pcpnet,
+        options.weights,
+        options.paper,
+        points,
+        limit,
+    )
+
+
+def begin(options: Options, config: Config) -> tuple[Results, Path]:
+    """New results, or those to go on with, which must be about the same things."""
+    said = about(options, config)
+    if options.resume is None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        name = f"normals-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
+        return Results(metadata(), said), options.out / f"{name}.json"
+    results = Results.load(options.resume)
+    for key in ("pcpnet", "paper"):  # may come later
+        results.options[key] = results.options.get(key) or said[key]
+    other = [key for key in said if results.options.get(key) != said[key]]
+    if other:
+        raise ValueError(
+            f"{options.resume}: was measured with another {', '.join(other)}; "
+            "give the same options, or begin anew without --resume"
+        )
+    results.meta["resumed"] = metadata()["date"]
+    return results, options.resume
+
+
+def about(options: Options, config: Config) -> dict[str, Any]:
+    """All that the figures depend on."""
+    asked = asdict(options)
+    said = {key: None if asked[key] is None else str(asked[key]) for key in ("meshes", "pcpnet")}
+    return {
+        **said,
+        "quick": options.quick,
+        "points": config.points,
+        "limit": config.limit,
+        "weights": fingerprint(config.net),
+        "paper": None if options.paper is None else options.paper.name,
+    }
+
+
+def render(results: Results) -> int:
+    """The published page, the short table for the README, and the plots."""
+    docs = ROOT / "docs"
+    drawn = charts.draw(results, docs / "_static")
+    generated = docs / "_generated"
+    generated.mkdir(exist_ok=True)
+    (generated / "normals.md").write_text(page.page(results, drawn))
+    (generated / "normals_short.md").write_text(page.short(results))
+    log(f"wrote {generated}/normals.md, normals_short.md and {len(drawn)} plots in docs/_static")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, config=(tyro.conf.FlagCreatePairsOff,))))

@@ -1,0 +1,184 @@
+"""The rows of the normals' benchmark, the clouds, and the methods as things to call."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from veckm.data.protocol import LabelledCloud, load_meshes
+from veckm.tasks.normals import load
+from veckm.tasks.normals.estimate import shipped
+from veckm.tasks.normals.evaluate import (
+    Answers,
+    Score,
+    Scores,
+    classical,
+    in_all_sets,
+    ours,
+    pcpnet_clouds,
+    procedural,
+)
+from veckm.tasks.normals.network import NormalNet
+from veckm.tasks.normals.paper import DenseNormalNet, paper_network
+
+PAPER, OPEN3D = "VecKM, the paper's network", "Open3D, k = 122"
+#: Where there is no folder of meshes.
+_SURFACES = 6
+
+#: What tells a row from all others of a part.
+Key = tuple[str, str, int, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one cloud: times, or whatever else was measured."""
+
+    part: str
+    cloud: str
+    n: int
+    method: str
+    set: str = ""
+    values: dict[str, Any] = field(default_factory=dict)  # degrees, bytes or shares, by name
+    seconds: list[float] = field(default_factory=list)
+    note: str = ""  # why there is nothing
+
+    median, spread, estimate = harness.Row.median, harness.Row.spread, None
+
+    @property
+    def key(self) -> Key:
+        """Within its part."""
+        return self.cloud, self.set, self.n, self.method
+
+
+@dataclass
+class Results(harness.Results):
+    """Everything that one run measured about normals."""
+
+    rows: list[Row] = field(default_factory=list)  # type: ignore[assignment]
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """From JSON."""
+        data = json.loads(path.read_text())
+        return cls(data["meta"], data["options"], [Row(**row) for row in data["rows"]])
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a part needs to know about the run."""
+
+    quick: bool = False
+    meshes: Path | None = None
+    pcpnet: Path | None = None
+    weights: Path | None = None
+    paper: Path | None = None
+    points: int = 100_000
+    limit: int | None = None
+
+    @property
+    def evaluated(self) -> int:
+        """Points of a cloud that count."""
+        return 500 if self.quick else 5_000
+
+    @property
+    def net(self) -> NormalNet:
+        """Ours."""
+        return _net(self.weights)
+
+    def clouds(self) -> Iterator[LabelledCloud]:
+        """Of the meshes, or of procedural surfaces where there are none, in the six sets."""
+        if self.meshes is None:
+            sources: Any = procedural(self.limit or _SURFACES)
+        else:
+            sources = dict(islice(load_meshes(self.meshes).items(), self.limit))
+        return in_all_sets(sources, self.points, self.evaluated)
+
+    def shapes(self) -> Iterator[LabelledCloud]:
+        """Of PCPNet."""
+        if self.pcpnet is None:
+            return iter(())
+        return pcpnet_clouds(self.pcpnet, self.limit, self.evaluated)
+
+    def methods(self) -> dict[str, Answers]:
+        """All rows of the table."""
+        found = ours(self.net)
+        if self.paper is not None:
+            net = _paper(self.paper)
+            found[PAPER] = lambda cloud: _of_paper(net, cloud)
+        found |= classical()
+        if has_open3d():
+            found[OPEN3D] = lambda cloud: open3d_normals(cloud.pos, 122)[cloud.subset]
+        return found
+
+
+@lru_cache(maxsize=1)
+def _net(weights: Path | None) -> NormalNet:
+    return shipped() if weights is None else load(weights)
+
+
+@lru_cache(maxsize=1)
+def _paper(path: Path) -> DenseNormalNet:
+    """From .safetensors, or from a checkpoint of experiments/table1_normals.py."""
+    if path.suffix == ".safetensors":
+        state = load_file(path)
+    else:
+        state = torch.load(path, weights_only=True)
+    net = paper_network()
+    net.load_state_dict(state.get("net", state))
+    return net.eval().requires_grad_(False)
+
+
+def _of_paper(net: DenseNormalNet, cloud: LabelledCloud) -> Tensor:  # (M, 3)
+    answer: Tensor = net(cloud.pos, cloud.subset)
+    return answer
+
+
+def has_open3d() -> bool:
+    """Whether it is installed."""
+    return importlib.util.find_spec("open3d") is not None
+
+
+def open3d_normals(pos: Tensor, k: int) -> Tensor:  # (N, 3) -> (N, 3) float64
+    """What users of Open3D call, the copies there and back included."""
+    import open3d  # not a dependency
+
+    points = open3d.utility.Vector3dVector(pos.double().numpy())
+    cloud = open3d.geometry.PointCloud(points)
+    cloud.estimate_normals(open3d.geometry.KDTreeSearchParamKNN(k))
+    return torch.from_numpy(np.array(cloud.normals))
+
+
+def scipy_normals(pos: Tensor, k: int) -> Tensor:  # (N, 3) -> (N, 3) float64
+    """PCA as one writes it with scipy and numpy: a tree, the k nearest, eigh of the covariances."""
+    x = pos.double().numpy()
+    k = min(k, len(x))
+    near = cKDTree(x).query(x, k, workers=torch.get_num_threads())[1].reshape(len(x), k)
+    out = np.empty_like(x)
+    for rows in np.array_split(np.arange(len(x)), 1 + len(x) * k // (1 << 22)):
+        d = x[near[rows]]
+        d -= d.mean(1, keepdims=True)
+        out[rows] = np.linalg.eigh(d.swapaxes(1, 2) @ d)[1][:, :, 0]
+    return torch.from_numpy(out)
+
+
+def scores_of(rows: list[Row]) -> Scores:
+    """Rows with an RMSE as scores, which make the table."""
+    return Scores([Score(row.method, row.cloud, row.set, row.values["rmse"]) for row in rows])
+
+
+def percent(share: float) -> str:
+    """A share of one, as text."""
+    return f"{share * 100:.1f} %"

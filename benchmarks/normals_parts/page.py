@@ -1,0 +1,57 @@
+"""From results to a page: claims first, then each part's table and plot."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import tables
+from harness import seconds
+from report import _where
+
+from normals_parts import accuracy, confidence, curvature, pcpnet, timing
+from normals_parts.cases import PAPER, Results, scores_of
+from veckm.data.protocol import SETS
+from veckm.tasks.normals.evaluate import FREE, OURS, best_of
+
+#: In the order in which they are measured and shown.
+PARTS: dict[str, ModuleType] = {
+    part.NAME: part for part in (accuracy, pcpnet, timing, confidence, curvature)
+}
+_PLOT = {
+    "accuracy": "RMSE of each method in the six sets",
+    "confidence": "Measured against expected error",
+    "time": "Time of each method",
+}
+_SHORT = (OURS, FREE, PAPER, "PCA, k = 122", best_of("PCA"), best_of("Jet"))
+
+
+def page(results: Results, plots: list[str], images: str = "_static") -> str:
+    """The whole report as Markdown, to be included below a heading of the second level."""
+    out = [_where(results), ""]
+    if results.options.get("quick"):
+        out += ["A quick run: fewer points and shapes than the targets are about.", ""]
+    measured = [part for name, part in PARTS.items() if results.of(name)]
+    out += [tables.claims(c for part in measured for c in part.claims(results.of(part.NAME)))]
+    for part in measured:
+        out += ["", f"### {part.TITLE}", "", part.markdown(results.of(part.NAME))]
+        if part.NAME in plots:
+            out += [f"![{_PLOT[part.NAME]}]({images}/normals_{part.NAME}.png)", ""]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def short(results: Results) -> str:
+    """The table for the README: errors in the six sets, and the time beside."""
+    rows = results.of("accuracy")
+    if not rows:
+        return ""
+    table = scores_of(rows).table()  # type: ignore[arg-type]
+    timed = {r.method: r for r in results.of("time") if r.set == "all" and r.seconds}  # type: ignore[attr-defined]
+    lines = []
+    for name in _SHORT:
+        if name in table:
+            row = table[name]
+            cells = [f"{row[key]:.2f}" if key in row else "-" for key in (*SETS, "mean")]
+            spent = seconds(timed[name].median) if name in timed else ""
+            lines.append([name, *cells, spent])
+    n = f"{next(iter(timed.values())).n:,} points" if timed else "time"
+    return tables.table(["RMSE in degrees", *SETS, "mean", n], lines) + "\n"

@@ -1,0 +1,143 @@
+"""Training of one row: visits to turned clouds, checkpoints, and the test after the last visit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pages import log, write
+from rows import Options, Row
+from torch import Tensor, nn
+
+from veckm.data.protocol import LabelledCloud, angle_error, mean_over_sets, rmse
+from veckm.data.sampling import make_generator, rotation
+from veckm.tasks.normals.paper import DenseNormalNet, seeded, unoriented_loss
+
+SAVE_EVERY = 20  # visits
+SETTLE = 20  # turned clouds that the batch norms average over in the end
+
+
+def train(
+    row: Row, seed: int, clouds: Sequence[LabelledCloud], options: Options
+) -> tuple[DenseNormalNet, dict[str, Any]]:
+    """The network after its last visit, and what was done; goes on from a checkpoint."""
+    net = seeded(row.make, seed).train()
+    optimizer = torch.optim.Adam(net.parameters(), lr=options.rate)
+    generator = make_generator(seed + 1)
+    done: dict[str, Any] = {"visits": 0, "steps": 0, "seconds": 0.0, "loss": 0.0}
+    path = checkpoint(row, seed, options)
+    if path.exists():
+        state = torch.load(path, weights_only=True)
+        net.load_state_dict(state["net"])
+        optimizer.load_state_dict(state["optimizer"])
+        generator.set_state(state["generator"])
+        done = state["done"]
+        log(f"{row.title}, seed {seed}: goes on from visit {done['visits']}, {path}")
+    while done["visits"] < options.visits:
+        start = time.perf_counter()
+        pick = int(torch.randint(len(clouds), (1,), generator=generator))
+        steps, loss = visit(net, optimizer, clouds[pick], row, generator)
+        done["loss"] = 0.95 * done["loss"] + 0.05 * loss if done["visits"] else loss
+        done["visits"] += 1
+        done["steps"] += steps
+        done["seconds"] += time.perf_counter() - start
+        if done["visits"] % SAVE_EVERY == 0 or done["visits"] == options.visits:
+            save_checkpoint(path, net, optimizer, generator, done)
+            log(f"{row.title}: visit {done['visits']} of {options.visits}, loss {done['loss']:.4f}")
+    settle(net, row, clouds, generator)
+    return net, done
+
+
+def visit(
+    net: DenseNormalNet,
+    optimizer: torch.optim.Optimizer,
+    cloud: LabelledCloud,  # its points in the unit ball
+    row: Row,
+    generator: torch.Generator,
+) -> tuple[int, float]:
+    """Turn the cloud, look at some of its points, learn from them; the steps, and the mean loss."""
+    seen, normal = look(net, cloud, row.answers, generator)
+    losses = []
+    for x, n in zip(seen.split(row.batch), normal.split(row.batch), strict=True):
+        if len(n) < 2:  # a batch norm has no statistics of one point
+            continue
+        loss = unoriented_loss(net.answer(net.encoder.features(x)), n)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return len(losses), statistics.fmean(losses)
+
+
+@torch.no_grad()
+def look(
+    net: DenseNormalNet, cloud: LabelledCloud, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:  # (M, ...), (M, 3)
+    """What the encoder gathers at random points of the turned cloud, and their normals."""
+    turn = rotation(generator).float()
+    at = torch.randperm(len(cloud.pos), generator=generator)[:count]
+    return net.encoder.gather(cloud.pos @ turn.T, at), cloud.normal[at] @ turn.T
+
+
+@torch.no_grad()
+def settle(
+    net: DenseNormalNet, row: Row, clouds: Sequence[LabelledCloud], generator: torch.Generator
+) -> None:
+    """Batch norms to the average over many turned training clouds, with the final weights.
+
+    The running statistics follow the last few steps, which were all on one cloud in one turn:
+    with them the rivals of VecKM, which has no batch norm, would be tens of degrees worse.
+    """
+    norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d)]
+    if not norms:
+        return
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain average
+    net.train()
+    for _ in range(SETTLE):
+        pick = int(torch.randint(len(clouds), (1,), generator=generator))
+        seen, _ = look(net, clouds[pick], row.batch, generator)
+        net.answer(net.encoder.features(seen))
+
+
+@torch.no_grad()
+def evaluate(net: DenseNormalNet, clouds: Iterable[LabelledCloud]) -> dict[str, float]:
+    """RMSE in degrees: of each cloud, its mean over each set, and the mean over the sets."""
+    net.eval()
+    scores: dict[str, list[float]] = {}
+    for cloud in clouds:
+        errors = angle_error(net(cloud.pos, cloud.subset), cloud.normal[cloud.subset])
+        scores.setdefault(cloud.set, []).append(rmse(errors))
+    return mean_over_sets(scores)
+
+
+def checkpoint(row: Row, seed: int, options: Options) -> Path:
+    """Where a training is kept; other settings have another place."""
+    kept = ("meshes", "points", "shapes", "visits", "graph", "rate")
+    said = json.dumps({name: str(getattr(options, name)) for name in kept})
+    mark = hashlib.sha256(said.encode()).hexdigest()[:10]
+    return options.out / "checkpoints" / f"{row.name}-seed{seed}-{mark}.pt"
+
+
+def save_checkpoint(
+    path: Path,
+    net: DenseNormalNet,
+    optimizer: torch.optim.Optimizer,
+    generator: torch.Generator,
+    done: dict[str, Any],
+) -> None:
+    """All that the next visit depends on."""
+    state = {
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "generator": generator.get_state(),
+        "done": done,
+    }
+    write(path, lambda part: torch.save(state, part))

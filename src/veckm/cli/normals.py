@@ -1,0 +1,165 @@
+"""veckm normals: the normal of every point of a cloud file, the error to expect, and curvature."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from veckm import __version__
+from veckm.cli import files
+from veckm.cli.text import counted, entry, number, seconds
+from veckm.data import shapes
+from veckm.data.protocol import angle_error, rmse
+from veckm.tasks.normals import Estimate, Method, Orientation, estimate
+from veckm.tasks.normals.classical import pca_normals
+
+_SAMPLE_POINTS = 20_000
+#: Neighbours of the PCA that is shown beside, the field's usual choices.
+_PCA = (18, 122)
+
+_File = Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a sample scan)")]
+_Output = Annotated[
+    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
+]
+_Place = Annotated[
+    tuple[float, float, float] | None,
+    arg(metavar="X Y Z", help_behavior_hint="(default: none)"),
+]
+_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of estimating, on the sample whose normals are known."""
+
+    name: str
+    seconds: float
+    rmse: float  # degrees
+
+
+@dataclass(frozen=True)
+class Normals:
+    """Estimate the normal of every point of a cloud, in any units, with nothing to choose.
+
+    Without a file it takes a sample scan whose normals are known, to show how right it is.
+
+    Your own cloud: veckm normals cloud.npy -o normals.npy
+    """
+
+    cloud: Positional[_File] = None
+    """Points: .npy with an (N, 3) array, or .npz with one called xyz; float32 or float64."""
+    output: _Output = None
+    """Where the normals go: .npy with (N, 3), or .npz with normal, error and curvature."""
+    orient: Orientation = "consistent"
+    """Which of the two directions: consistent between neighbours, up, viewpoint, or none."""
+    viewpoint: _Place = None
+    """Where the scanner stood; normals look towards it."""
+    curvature: _Flag = False
+    """Principal curvatures as well."""
+    method: Method = "network"
+    """The trained network, or moments for the estimator without training."""
+    quiet: _Flag = False
+    """Say nothing unless it fails; compares nothing."""
+    json: _Flag = False
+    """Print a report for programs instead of one for people."""
+    debug: _Flag = False
+    """Show the traceback of an error."""
+
+    def run(self) -> None:
+        """Read, estimate, write, compare; say so as it goes."""
+        if self.output is not None:
+            files.check_output(self.output, self.cloud, "normals", (".npy", ".npz"))
+        shape = shapes.scan(_SAMPLE_POINTS) if self.cloud is None else None
+        pos = files.read_cloud(self.cloud) if self.cloud is not None else shape.pos  # type: ignore[union-attr]
+        source = "sample scan" if self.cloud is None else str(self.cloud)
+        box = " x ".join(number(s) for s in (pos.amax(0) - pos.amin(0)).tolist())
+        self._say(f"veckm {__version__} normals", "")
+        self._say(*entry("cloud", f"{source}: {counted(len(pos), 'point')}, box {box}"))
+        start = time.perf_counter()
+        found = estimate(
+            pos,
+            orient="viewpoint" if self.viewpoint is not None else self.orient,
+            viewpoint=None if self.viewpoint is None else torch.tensor(self.viewpoint),
+            curvature=self.curvature,
+            method=self.method,
+        )
+        spent = time.perf_counter() - start
+        self._say(*self._result(found, spent))
+        if self.output is not None:
+            _write(self.output, found)
+            self._say(*entry("written", str(self.output)))
+        compared = [] if shape is None or self.quiet else self._compare(shape, spent, found)
+        self._say(*_table(compared))
+        if self.json:
+            print(json.dumps(self._report(source, found, spent, compared)))
+
+    def _say(self, *lines: str) -> None:
+        if not (self.quiet or self.json):
+            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+
+    def _result(self, found: Estimate, spent: float) -> list[str]:
+        speed = f"{len(found.normal) / spent:,.0f} points/s"
+        threads = counted(torch.get_num_threads(), "thread")
+        low, middle, high = torch.quantile(
+            found.error[:: max(1, len(found.error) // 100_000)].double(),
+            torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64),
+        ).tolist()
+        spread = f"10 % below {low:.2g}, half below {middle:.2g}, 10 % above {high:.2g} degrees"
+        out = entry("method", f"{self.method}, directions: {self.orient}")
+        out += entry("time", f"{seconds(spent)}, {speed} on {threads}")
+        return out + entry("expected", f"angle error: {spread}")
+
+    def _compare(self, shape: shapes.Shape, spent: float, found: Estimate) -> list[Row]:
+        assert shape.normal is not None
+        rows = [Row(f"veckm {self.method}", spent, _rmse(found.normal, shape.normal))]
+        for k in _PCA:
+            start = time.perf_counter()
+            normal = pca_normals(shape.pos, k)
+            took = time.perf_counter() - start
+            rows.append(Row(f"PCA, k = {k}", took, _rmse(normal, shape.normal)))
+        return rows
+
+    def _report(
+        self, source: str, found: Estimate, spent: float, compared: list[Row]
+    ) -> dict[str, object]:
+        return {
+            "veckm": __version__,
+            "cloud": source,
+            "points": len(found.normal),
+            "method": self.method,
+            "orient": self.orient,
+            "seconds": spent,
+            "expected_error_degrees": float(found.error.double().mean()),
+            "output": None if self.output is None else str(self.output),
+            "compared": [asdict(row) for row in compared],
+        }
+
+
+def _rmse(normal: Tensor, truth: Tensor) -> float:
+    return float(rmse(angle_error(normal, truth)))
+
+
+def _table(rows: list[Row]) -> list[str]:
+    if not rows:
+        return []
+    out = ["", "Against the known normals of the sample (root mean square angle):", ""]
+    out += [f"  {row.name:<20} {seconds(row.seconds):>9} {row.rmse:>8.2f} degrees" for row in rows]
+    return out
+
+
+def _write(path: Path, found: Estimate) -> None:
+    if path.suffix.lower() != ".npz":
+        files.write_array(path, found.normal.numpy())
+        return
+    arrays: dict[str, np.ndarray] = {"normal": found.normal.numpy(), "error": found.error.numpy()}
+    if found.curvature is not None:
+        arrays["curvature"] = found.curvature.numpy()
+    files.write_arrays(path, arrays)

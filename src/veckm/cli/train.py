@@ -1,0 +1,79 @@
+"""veckm train normals: the network that comes with the package, anew."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from tyro.conf import FlagCreatePairsOff, arg
+
+from veckm import __version__
+from veckm.data.protocol import load_meshes
+from veckm.tasks.normals import save
+from veckm.tasks.normals.examples import Recipe, clouds
+from veckm.tasks.normals.network import NormalNet
+from veckm.tasks.normals.train import Budget, make_example, train
+
+_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+
+
+@dataclass(frozen=True)
+class TrainNormals:
+    """Train the normal network: on meshes, if there is a folder of them, and procedural surfaces.
+
+    The last step is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
+    """
+
+    out: Path = Path("runs/normals")
+    """Folder for checkpoints, the log, and the weights at the end."""
+    meshes: Path | None = None
+    """Folder with .ply, .off, .obj or .stl meshes to learn from."""
+    per_mesh: int = 3
+    """Clouds of each mesh."""
+    procedural: int = 80
+    """Clouds of procedural surfaces."""
+    stages: int = 3
+    """Of the network."""
+    hidden: int = 32
+    """Numbers a neighbour."""
+    steps: int = 4000
+    """Of every stage."""
+    seed: int = 0
+    """Of the clouds, the weights and the order."""
+    quiet: _Flag = False
+    """Say nothing unless it fails."""
+    debug: _Flag = False
+    """Show the traceback of an error."""
+
+    def run(self) -> None:
+        """Make the clouds, train, save."""
+        recipe = Recipe(self.per_mesh, self.procedural, self.seed)
+        budget = Budget(steps=self.steps, seed=self.seed)
+        begin = time.perf_counter()
+        found = {} if self.meshes is None else load_meshes(self.meshes)
+        examples = []
+        for name, pos, normal in clouds(found, recipe):
+            examples.append(make_example(pos, normal))
+            self._say(f"cloud {len(examples)}: {name}, {len(pos):,} points")
+        if not examples:
+            raise ValueError("there is nothing to learn from: give --meshes or --procedural")
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            net = NormalNet(self.stages, self.hidden)
+        train(net, examples, budget, self.out, self._say)
+        about: dict[str, object] = {
+            "veckm": __version__,
+            "recipe": asdict(recipe),
+            "budget": asdict(budget),
+            "meshes": sorted(found),
+            "minutes": round((time.perf_counter() - begin) / 60, 1),
+        }
+        save(net, self.out / "normals.safetensors", about)
+        self._say(f"written: {self.out / 'normals.safetensors'} and .json")
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            print(line, flush=True)

@@ -1,0 +1,1 @@
+"""What the encoder is for: one package for each task."""

@@ -1,0 +1,306 @@
+"""The encoders that Table 1 of the VecKM paper compares with: PointNet, KPConv and DGCNN.
+
+Each is written after its own paper and has the sizes of the VecKM authors' experiment. All find
+their neighbours with a k-d tree where the space has three dimensions, so none pays for N^2
+distances that a user would not pay for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor, nn
+
+from veckm.data.shapes import volume
+from veckm.tasks.normals.paper import LocalEncoder, perceptron
+
+_SLOPE = 0.2  # of DGCNN's leaky ReLU
+_PAIRS = 1 << 24  # distances held at a time in a search by brute force
+
+
+class PointNet(LocalEncoder):
+    r"""PointNet on the K nearest neighbours of every point.
+
+    .. math:: f_i = \max_{j \in N_K(i)} \mathrm{MLP}(x_j - x_i)
+
+    `PointNet <https://arxiv.org/abs/1612.00593>`_ (Qi et al., CVPR 2017) without its transforms,
+    as in Section 4.1 of the VecKM paper: (N, K, 3) to (N, K, C), then the maximum.
+
+    Args:
+        k: K, the point itself among them; a smaller cloud is taken whole.
+        channels: sizes of the layers, C the last.
+        chunk: points at a time when it does not train, for each holds K * C numbers.
+
+    Shapes:
+        - pos: (N, 3) in the unit ball
+        - output: (M, C)
+    """
+
+    def __init__(
+        self, k: int = 300, channels: tuple[int, ...] = (64, 128, 1024), chunk: int = 64
+    ) -> None:
+        super().__init__()
+        self.k, self.chunk, self.dim = _at_least("k", k, 1), chunk, channels[-1]
+        self.layers = perceptron(3, *channels)
+
+    def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, K, 3)
+        """Where the neighbours are, seen from each point."""
+        return torch.cat(list(patches(pos, at, self.k, len(at))))
+
+    def features(self, gathered: Tensor) -> Tensor:  # (M, C)
+        """The maximum over the neighbours of what the layers make of each."""
+        m, k, _ = gathered.shape
+        each: Tensor = self.layers(gathered.flatten(0, 1))  # (M * K, C)
+        return each.view(m, k, -1).max(dim=1).values
+
+    def forward(self, pos: Tensor, at: Tensor | None = None) -> Tensor:  # (M, C)
+        """The feature vector of every point, or of the rows ``at``, a chunk at a time."""
+        if self.training:  # the batch norm is to see all points at once
+            return super().forward(pos, at)
+        rows = torch.arange(len(pos), device=pos.device) if at is None else at
+        return torch.cat([self.features(p) for p in patches(pos, rows, self.k, self.chunk)])
+
+
+class KPConv(LocalEncoder):
+    r"""One rigid kernel point convolution at every point, and a layer after it.
+
+    .. math:: f_i = \sum_p W_p \frac1K \sum_{j \in N_K(i)}
+              \max\Big(0, 1 - \frac{|z_{ij} - c_p|}{\sigma}\Big) (1, z_{ij}), \qquad
+              z_{ij} = \frac{x_j - x_i}{r}
+
+    `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019): kernel points c_p
+    spread over the ball of radius r, the first in the middle, each felt within sigma, the
+    distance to the next one. The points carry no features, so they enter as 1 and their place.
+    A rigid kernel has no parameters before the W, so all sums belong to ``gather``.
+
+    Args:
+        kernel_points: how many.
+        k: K, neighbours at the most.
+        radius: r, in the unit ball; 700 of 100,000 points of a surface lie within about 0.1.
+        channels: of the convolution and of the layer after it, C the last.
+
+    Shapes:
+        - pos: (N, 3) in the unit ball
+        - output: (M, C)
+    """
+
+    kernel: Tensor  # (P, 3) in the unit ball
+
+    def __init__(
+        self,
+        kernel_points: int = 64,
+        k: int = 700,
+        radius: float = 0.1,
+        channels: tuple[int, int] = (128, 1024),
+    ) -> None:
+        super().__init__()
+        self.k, self.radius, self.dim = _at_least("k", k, 1), radius, channels[-1]
+        self.register_buffer("kernel", spread_points(kernel_points))
+        apart = torch.cdist(self.kernel, self.kernel).fill_diagonal_(torch.inf)
+        self.sigma = float(apart.amin(1).mean())
+        self.layers = perceptron(4 * kernel_points, *channels)
+
+    def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, P * 4)
+        """The sums at the kernel points."""
+        return torch.cat([self._sums(patch) for patch in patches(pos, at, self.k, 128)])
+
+    def _sums(
+        self,
+        patch: Tensor,  # (m, K, 3)
+    ) -> Tensor:  # (m, P * 4)
+        z = patch / self.radius
+        apart = torch.cdist(z.flatten(0, 1), self.kernel).view(*z.shape[:2], -1)  # (m, K, P)
+        weight = (1 - apart / self.sigma).clamp_min(0)
+        carried = torch.cat((torch.ones_like(z[..., :1]), z), dim=-1)  # (m, K, 4)
+        return (weight.mT @ carried / z.shape[1]).flatten(1)
+
+    def features(self, gathered: Tensor) -> Tensor:  # (M, C)
+        """The weights W of the convolution and the fully connected layer."""
+        out: Tensor = self.layers(gathered)
+        return out
+
+
+class DGCNN(LocalEncoder):
+    r"""Edge convolutions on a graph that is found anew, among the features, before each.
+
+    .. math:: f_i' = \max_{j \in N_K(f_i)} \mathrm{LReLU}(\mathrm{BN}(
+              \Theta (f_j - f_i) + \Phi f_i))
+
+    `DGCNN <https://arxiv.org/abs/1801.07829>`_ (Wang et al., TOG 2019): four of them, of 64, 64,
+    128 and 256 channels, then one layer on all four results. The search among features is by
+    brute force, so the cloud is thinned to ``points`` at a time, as the VecKM authors do; a call
+    for more points is answered by several disjoint thinnings.
+
+    Args:
+        k: K, the point itself among them.
+        points: of one graph.
+        channels: of the edge convolutions.
+        dim: C, of the layer after them.
+
+    Shapes:
+        - pos: (N, 3) in the unit ball
+        - output: (M, C)
+    """
+
+    def __init__(
+        self,
+        k: int = 128,
+        points: int = 10_000,
+        channels: tuple[int, ...] = (64, 64, 128, 256),
+        dim: int = 1024,
+    ) -> None:
+        super().__init__()
+        self.k, self.points, self.dim = _at_least("k", k, 1), _at_least("points", points, 1), dim
+        sizes = zip((3, *channels), channels, strict=False)
+        self.edges = nn.ModuleList(EdgeConv(wide, narrow) for wide, narrow in sizes)
+        self.last = nn.Linear(sum(channels), dim, bias=False)
+        self.norm = nn.BatchNorm1d(dim)
+
+    def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (max(M, P), 3)
+        """The rows ``at``, then random others until the graph has ``points`` of them."""
+        rest = torch.ones(len(pos), dtype=torch.bool, device=pos.device)
+        rest[at] = False
+        others = rest.nonzero().squeeze(1)
+        others = others[_shuffle(len(others)).to(pos.device)]
+        return torch.cat((pos[at], pos[others[: max(0, self.points - len(at))]]))
+
+    def features(self, gathered: Tensor) -> Tensor:  # (P, C)
+        """The features of all points of the graph."""
+        x, found = gathered, []
+        for edge in self.edges:
+            x = edge(x, nearest(x.detach(), self.k))
+            found.append(x)
+        x = self.norm(self.last(torch.cat(found, dim=-1)))
+        return nn.functional.leaky_relu(x, _SLOPE)
+
+    def forward(self, pos: Tensor, at: Tensor | None = None) -> Tensor:  # (M, C)
+        """The feature vector of every point, or of the rows ``at``, a graph at a time."""
+        rows = torch.arange(len(pos), device=pos.device) if at is None else at
+        order = _shuffle(len(rows)).to(pos.device)
+        parts = order.split(self.points)
+        out = [self.features(self.gather(pos, rows[part]))[: len(part)] for part in parts]
+        return torch.cat(out)[order.argsort()]
+
+
+class EdgeConv(nn.Module):
+    r"""One edge convolution of DGCNN, without the N * K edges.
+
+    .. math:: \Theta (x_j - x_i) + \Phi x_i = u_j + c_i, \qquad
+              u = \Theta x, \quad c = \Phi x - \Theta x
+
+    Batch norm and leaky ReLU are monotone in each channel, so the maximum over the edges of i is
+    that of u (the minimum where the norm's weight is negative), and the mean and variance of all
+    edges follow from sums over neighbours. The values are those of the plain way; the memory is
+    N * C instead of N * K * C.
+
+    Shapes:
+        - x: (N, C_in), near: (N, K) int64
+        - output: (N, C_out)
+    """
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.theta = nn.Linear(in_features, out_features, bias=False)
+        self.phi = nn.Linear(in_features, out_features, bias=False)
+        self.norm = nn.BatchNorm1d(out_features)
+
+    def forward(
+        self,
+        x: Tensor,  # (N, C_in)
+        near: Tensor,  # (N, K) int64
+    ) -> Tensor:  # (N, C_out)
+        """The maximum over the edges of every point."""
+        u = self.theta(x)
+        c = self.phi(x) - u
+        sign = torch.where(self.norm.weight.detach() < 0, -1.0, 1.0)
+        best = sign * nn.functional.embedding_bag(near, sign * u, mode="max")
+        mean, var = self._statistics(u, c, near)
+        scale = self.norm.weight * (var + self.norm.eps).rsqrt()
+        return nn.functional.leaky_relu((best + c - mean) * scale + self.norm.bias, _SLOPE)
+
+    def _statistics(
+        self, u: Tensor, c: Tensor, near: Tensor
+    ) -> tuple[Tensor, Tensor]:  # (C_out,) each
+        """Mean and variance over all edges; the running ones where it does not train."""
+        running_mean, running_var = self.norm.running_mean, self.norm.running_var
+        count = self.norm.num_batches_tracked
+        assert running_mean is not None
+        assert running_var is not None
+        assert count is not None
+        if not self.training:
+            return running_mean, running_var
+        edges = near.numel()
+        share = torch.bincount(near.flatten(), minlength=len(u)).to(u) / edges  # (N,)
+        u_mean, c_mean = share @ u, c.mean(0)
+        u, c = u - u_mean, c - c_mean
+        # Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i)
+        among = nn.functional.embedding_bag(near, u, mode="sum")  # (N, C), sum_j u_j
+        var = share @ u.square() + c.square().mean(0) + 2 * (among * c).sum(0) / edges
+        var = var.clamp_min(0)
+        with torch.no_grad():
+            count.add_(1)
+            step = 1 / int(count) if self.norm.momentum is None else self.norm.momentum
+            running_mean.lerp_(u_mean + c_mean, step)
+            running_var.lerp_(var * edges / max(edges - 1, 1), step)
+        return u_mean + c_mean, var
+
+
+def patches(
+    pos: Tensor,  # (N, 3)
+    at: Tensor,  # (M,) int64
+    k: int,
+    chunk: int,
+) -> Iterator[Tensor]:  # (m, K, 3)
+    """The offsets x_j - x_i of the K nearest neighbours of the rows ``at``, a chunk at a time."""
+    k = min(k, len(pos))
+    x = pos.detach().cpu().numpy()
+    tree = cKDTree(x)
+    for rows in at.split(max(1, chunk)):
+        index = tree.query(x[rows.cpu().numpy()], k=k, workers=torch.get_num_threads())[1]
+        near = torch.from_numpy(index.reshape(len(rows), k)).to(pos.device)
+        yield pos[near] - pos[rows].unsqueeze(1)
+
+
+def nearest(
+    x: Tensor,  # (N, C)
+    k: int,
+) -> Tensor:  # (N, K) int64
+    """The K nearest rows of every row, itself among them."""
+    k = min(k, len(x))
+    if x.shape[1] == 3:
+        at = x.cpu().numpy()
+        index = cKDTree(at).query(at, k=k, workers=torch.get_num_threads())[1]
+        return torch.from_numpy(index.reshape(len(x), k)).to(x.device)
+    chunk = max(1, _PAIRS // len(x))
+    found = [torch.cdist(rows, x).topk(k, largest=False).indices for rows in x.split(chunk)]
+    return torch.cat(found)
+
+
+def spread_points(count: int) -> Tensor:  # (count, 3)
+    """Points spread evenly over the unit ball, the first at its centre: Lloyd's iteration.
+
+    Each moves to the middle of what is nearest to it. Always the same points for a count.
+    """
+    _at_least("kernel_points", count, 2)
+    ball = volume(max(4000, 50 * count)).pos
+    centre = ball[:count].clone()
+    for _ in range(60):
+        centre[0] = 0
+        owner = torch.cdist(ball, centre).argmin(1)
+        total = torch.zeros_like(centre).index_add_(0, owner, ball)
+        centre = total / torch.bincount(owner, minlength=count).clamp_min(1).unsqueeze(1)
+    centre[0] = 0
+    return centre
+
+
+def _shuffle(n: int) -> Tensor:
+    """A fixed random order, so that thinning a sorted cloud is no cut through it."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(0))
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return value

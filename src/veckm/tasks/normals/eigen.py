@@ -1,0 +1,138 @@
+"""Symmetric 3 x 3 matrices by the hundred thousand: eigenvectors by squaring, differentiable.
+
+A matrix is six numbers (xx, yy, zz, xy, xz, yz) and a vector three, each on the leading axis, so
+that every step is a few long vector operations. Squaring a matrix squares the ratios of its
+eigenvalues: after a few squarings its columns are the dominant eigenvector, and unlike in
+`torch.linalg.eigh` the gradient stays finite where eigenvalues coincide.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: Ratios of eigenvalues to the power of 2^6 = 64.
+_SQUARINGS = 6
+_TINY = 1e-30
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:  # (3, ...), (3, ...) -> (...)
+    """a . b."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def outer(v: Tensor) -> Tensor:  # (3, ...) -> (6, ...)
+    """v v^T."""
+    x, y, z = v.unbind(0)
+    return torch.stack((x * x, y * y, z * z, x * y, x * z, y * z))
+
+
+def trace(m: Tensor) -> Tensor:  # (6, ...) -> (...)
+    """Sum of the diagonal."""
+    return m[0] + m[1] + m[2]
+
+
+def scaled(m: Tensor) -> Tensor:
+    """Divided by its trace: float32 then neither overflows nor vanishes."""
+    return m / trace(m).clamp_min(_TINY)
+
+
+def adjugate(m: Tensor) -> Tensor:  # (6, ...) -> (6, ...)
+    """The cofactors: the same eigenvectors, each eigenvalue the product of the other two."""
+    xx, yy, zz, xy, xz, yz = m.unbind(0)
+    return torch.stack(
+        (
+            yy * zz - yz * yz,
+            xx * zz - xz * xz,
+            xx * yy - xy * xy,
+            xz * yz - xy * zz,
+            xy * yz - xz * yy,
+            xy * xz - xx * yz,
+        )
+    )
+
+
+def squared(m: Tensor) -> Tensor:  # (6, ...) -> (6, ...)
+    """m m."""
+    xx, yy, zz, xy, xz, yz = m.unbind(0)
+    a, b, c = xy * xy, xz * xz, yz * yz
+    return torch.stack(
+        (
+            xx * xx + a + b,
+            a + yy * yy + c,
+            b + c + zz * zz,
+            xy * (xx + yy) + xz * yz,
+            xz * (xx + zz) + xy * yz,
+            yz * (yy + zz) + xy * xz,
+        )
+    )
+
+
+def times(m: Tensor, v: Tensor) -> Tensor:  # (6, ...), (3, ...) -> (3, ...)
+    """m v."""
+    xx, yy, zz, xy, xz, yz = m.unbind(0)
+    x, y, z = v.unbind(0)
+    return torch.stack(
+        (xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z)
+    )
+
+
+def unit(v: Tensor) -> Tensor:  # (3, ...) -> (3, ...)
+    """v / |v|, and the x axis where v is zero."""
+    square = dot(v, v)
+    nothing = square < _TINY
+    length = torch.where(nothing, 1.0, square).sqrt()
+    x = torch.where(nothing, 1.0, v[0] / length)
+    return torch.stack((x, v[1] / length, v[2] / length))
+
+
+def dominant(m: Tensor, squarings: int = _SQUARINGS) -> Tensor:  # (6, ...) -> (3, ...)
+    """The unit eigenvector of the largest eigenvalue of a positive semidefinite matrix.
+
+    Where all are equal, any unit vector; of the zero matrix, the x axis.
+    """
+    m = scaled(m)
+    for _ in range(squarings):
+        m = scaled(squared(m))
+    xx, yy, zz, xy, xz, yz = m.unbind(0)
+    # Every column is a multiple of the eigenvector: the one with the largest diagonal is longest.
+    first = (xx >= yy) & (xx >= zz)
+    second = yy >= zz
+    x = torch.where(first, xx, torch.where(second, xy, xz))
+    y = torch.where(first, xy, torch.where(second, yy, yz))
+    z = torch.where(first, xz, torch.where(second, yz, zz))
+    return unit(torch.stack((x, y, z)))
+
+
+def smallest(m: Tensor) -> Tensor:  # (6, ...) -> (3, ...)
+    """The unit eigenvector of the smallest eigenvalue of a positive semidefinite matrix.
+
+    Of a line (two eigenvalues zero) a fixed direction across it; of the zero matrix a fixed one.
+    """
+    m = scaled(m)
+    cofactors = adjugate(m)
+    found = dominant(cofactors)
+    flat = trace(cofactors) > 1e-10  # otherwise the points lie on a line
+    if bool(flat.all()):
+        return found
+    return torch.where(flat, found, _across(dominant(m, 3)))
+
+
+def _across(v: Tensor) -> Tensor:  # (3, ...) -> (3, ...)
+    """A unit vector across the unit vector v: its smallest component's axis, without v's share."""
+    least = v.abs().argmin(0, keepdim=True)
+    axis = torch.zeros_like(v).scatter(0, least, 1.0)
+    return unit(axis - dot(axis, v) * v)
+
+
+def spectrum(m: Tensor, v: Tensor) -> Tensor:  # (6, ...), (3, ...) -> (3, ...)
+    """Eigenvalues in ascending order, given the eigenvector v of the smallest.
+
+    The smallest by its Rayleigh quotient, the others from trace and cofactors: a small one keeps
+    its digits, which the closed formula for all three would lose.
+    """
+    low = dot(times(m, v), v).clamp_min(0.0)
+    both = (trace(m) - low).clamp_min(0.0)
+    product = (trace(adjugate(m)) - low * both).clamp_min(0.0)
+    root = (both.square() / 4 - product).clamp_min(0.0).sqrt()
+    return torch.stack((low, (both / 2 - root).clamp_min(0.0), both / 2 + root))

@@ -1,0 +1,67 @@
+"""What the normal network learns from: clouds of known surfaces, as scanners would see them.
+
+Meshes where there are any, and procedural surfaces without end. Every cloud has its own number of
+points, noise and density, by the seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from veckm.data.corrupt import add_noise
+from veckm.data.meshes import Mesh
+from veckm.data.protocol import NOISE, Surface, make_cloud
+from veckm.data.sampling import uniform
+from veckm.data.surfaces import random_surface
+
+_SIZES = (100_000, 100_000, 50_000, 20_000)
+#: Noise of a third of the clouds: none; of half: a level of the benchmark; else anything between.
+_LEVELS = tuple(NOISE[name] for name in ("low", "med", "high"))
+_CLEAN, _LEVEL = 0.35, 0.8
+_LEAST, _MOST = 0.0004, 0.015
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many clouds of what."""
+
+    per_mesh: int = 3
+    procedural: int = 80
+    seed: int = 0
+    sizes: tuple[int, ...] = _SIZES
+
+
+def clouds(
+    meshes: Mapping[str, Mesh], recipe: Recipe
+) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
+    """All clouds of a recipe, one after the other."""
+    sources: list[tuple[str, Callable[[], Mesh | Surface]]] = [
+        (name, lambda mesh=mesh: mesh) for name, mesh in meshes.items() for _ in range(recipe.per_mesh)
+    ]
+    sources += [
+        (f"procedural {k}", lambda k=k: random_surface(1000 * recipe.seed + k)) for k in range(recipe.procedural)
+    ]
+    for k, (name, source) in enumerate(sources):
+        generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + k)
+        yield name, *_cloud(source(), generator, recipe.sizes)
+
+
+def _cloud(
+    source: Mesh | Surface, generator: torch.Generator, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
+    kind, level, which, between = uniform(generator, 4).tolist()
+    uneven = kind > 0.75
+    made = make_cloud(source, ("stripe" if kind > 0.875 else "gradient") if uneven else "none", generator, n, 1)
+    if level < (_LEVEL if uneven else _CLEAN):
+        noise = 0.0
+    elif level < _LEVEL or uneven:
+        noise = _LEVELS[int(3 * which)]
+    else:
+        noise = _LEAST * (_MOST / _LEAST) ** between
+    pos = add_noise(made.pos, noise, generator) if noise else made.pos
+    return pos, made.normal

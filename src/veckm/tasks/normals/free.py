@@ -1,0 +1,85 @@
+"""The estimator without training: Gaussian-weighted PCA at several scales, each point its own.
+
+A larger window averages more noise away, but bends around corners. The largest window is taken
+whose normal agrees with those of all smaller ones within what noise alone explains (Lepski's
+rule). The noise is read off the smallest window: there the surface is still flat.
+
+    se_s^2 = noise^2 / (l1_s m_s)        noise^2: the smallest eigenvalue of the first window
+                                         l1_s, m_s: middle eigenvalue, points in window s
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from veckm.moments import moments
+from veckm.tasks.normals import eigen
+from veckm.tasks.normals.levels import centred
+
+#: Standard deviations of the windows, in units of the spacing of the cloud.
+SCALES = (2.0, 3.2, 5.0, 8.0, 12.5, 20.0)
+#: Agreement: this many standard errors, and this many radians beside.
+_ERRORS, _SLACK = 2.5, 0.02
+#: A window with fewer points than this has no plane.
+_FEWEST = 4.0
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Planes of all windows at all points."""
+
+    normal: Tensor  # (S, 3, N)
+    eigenvalues: Tensor  # (S, 3, N) ascending
+    count: Tensor  # (S, N) points in the window
+
+
+def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
+    """Weighted PCA of every window."""
+    x = centred(pos)[0].float()
+    normal, values, count = [], [], []
+    for sigma in SCALES:
+        m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
+        c = m.covariance
+        packed = torch.stack(
+            (c[:, 0, 0], c[:, 1, 1], c[:, 2, 2], c[:, 0, 1], c[:, 0, 2], c[:, 1, 2])
+        )
+        n = eigen.smallest(packed)
+        normal.append(n)
+        values.append(eigen.spectrum(packed, n))
+        count.append(m.weight)
+    return Scales(torch.stack(normal), torch.stack(values), torch.stack(count))
+
+
+def choose(scales: Scales) -> Tensor:  # (N,) int64
+    """The scale of every point."""
+    low = scales.eigenvalues[:, 0]
+    enough = scales.count >= _FEWEST
+    first = enough.float().argmax(0)  # the smallest window with a plane
+    noise = low.gather(0, first[None])[0]
+    se = (noise / (scales.eigenvalues[:, 1] * scales.count).clamp_min(1e-12)).sqrt()
+    best, alive = first.clone(), torch.ones_like(first, dtype=torch.bool)
+    for s in range(1, len(SCALES)):
+        later = s > first
+        fits = torch.ones_like(alive)
+        for t in range(s):
+            cosine = eigen.dot(scales.normal[s], scales.normal[t]).abs().clamp(max=1.0)
+            near = cosine.acos() <= _ERRORS * se[t] + _SLACK
+            fits &= near | ~enough[t]
+        alive &= fits | ~later
+        best = torch.where(alive & later, s, best)
+    return best
+
+
+def moment_normals(pos: Tensor, progress: bool | None = None) -> tuple[Tensor, Tensor]:
+    """Normals (N, 3) and expected angle errors (N,) in degrees, from moments alone."""
+    scales = planes(pos, progress)
+    best = choose(scales)[None]
+    three = best[:, None].expand(-1, 3, -1)
+    low, middle, _ = scales.eigenvalues.gather(0, three)[0]
+    count = scales.count.gather(0, best)[0]
+    normal = scales.normal.gather(0, three)[0].t().contiguous()
+    error = torch.rad2deg((low / (middle * count.clamp_min(1.0)).clamp_min(1e-12)).sqrt())
+    return normal, error.clamp(0.0, 60.0)

@@ -1,0 +1,215 @@
+"""The trained estimator: weigh the neighbours of all levels, fit a plane, let normals vote.
+
+One stage reads, for every neighbour, where it lies and how its normal leans, both seen from the
+normal that the point has so far: numbers that do not change when the cloud is turned. It answers
+with a weight for each neighbour. A plane through the weighted neighbours, the normals of the
+neighbours and the point's own normals of all levels then vote:
+
+    T = sum_e v_e n_e n_e^T,        normal = the dominant eigenvector of T.
+
+Weights of invariants on vectors: the answer turns with the cloud, by construction. The next stage
+sees the answers of this one at the neighbours, and so looks farther. Every stage also says what
+angle error it expects.
+
+Channels come first and points last, (C, L, K, B): sums over neighbours and products with weights
+are then long vector operations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from veckm.parallel import share, workers
+from veckm.tasks.normals import eigen
+from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
+
+#: Points answered together: what a stage holds of them stays in the cache.
+_ROWS = 512
+#: Invariants of a neighbour, and of the point itself.
+EDGE = 9
+POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
+#: The expected error is counted in this many degrees.
+_DEGREES = 5.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a stage says about points."""
+
+    normal: Tensor  # (N, 3) unit
+    plane: Tensor  # (N, 3) unit: that of the weighted plane alone
+    error: Tensor  # (N,) the expected angle error, in degrees
+
+    @cached_property
+    def spoken(self) -> Tensor:
+        """(N, 4): the normal, and the logarithm of the error."""
+        doubt = (self.error.clamp(0.05, 90.0) / _DEGREES).log()
+        return torch.cat([self.normal, doubt[:, None]], 1)
+
+
+@dataclass(frozen=True)
+class View:
+    """The neighbourhoods of some points, as a stage sees them."""
+
+    edge: Tensor  # (L, EDGE, K, B) invariants of each neighbour
+    point: Tensor  # (POINT, B) invariants of the point itself
+    offset: Tensor  # (3, L, K, B) to each neighbour, in units of the radius of level 1
+    votes: Tensor  # (3, L, K, B) unit normals of the neighbours
+    own: Tensor  # (3, O, B) unit normals of the point itself
+
+    @staticmethod
+    def join(views: list[View]) -> View:
+        """One view of the points of all."""
+        names = View.__dataclass_fields__
+        return View(**{name: torch.cat([getattr(v, name) for v in views], -1) for name in names})
+
+
+def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
+    """The view of the points `rows` (B,), given what the stage before said of all points.
+
+    The first stage sees each level from the level's own normal, the others from the normal so far.
+    """
+    count = len(rows)
+    index = levels.index.index_select(0, rows).permute(1, 2, 0).long().contiguous()  # (L, K, B)
+    step = torch.arange(LEVELS, device=index.device)[:, None, None]
+    seen = levels.table.view(-1, 8).index_select(0, (index * LEVELS + step).view(-1))
+    seen = seen.t().reshape(8, LEVELS, NEIGHBORS, count)
+    mine = levels.table.index_select(0, rows).permute(2, 1, 0).contiguous()  # (8, L, B)
+    radius = levels.radius.index_select(0, rows).t().contiguous()  # (L, B)
+    own, theirs = mine[NORMAL], seen[NORMAL]  # (3, L, B), (3, L, K, B)
+    if said is None:
+        ahead, votes, doubt, before = own, theirs, seen[ROUGH], mine[ROUGH, 0]
+        options, reference = own, own[:, 1]
+    else:
+        spoken = said.spoken
+        heard = spoken.index_select(0, index.view(-1)).t().reshape(4, LEVELS, NEIGHBORS, count)
+        mine_so_far = spoken.index_select(0, rows).t()
+        reference, before = mine_so_far[:3], mine_so_far[3]
+        votes, doubt = heard[:3], heard[3]
+        ahead = reference[:, None].expand(-1, LEVELS, -1)
+        options = torch.cat([own, reference[:, None]], 1)
+    offset = seen[PLACE] - mine[PLACE, :1, None]
+    u = offset / radius[:, None]
+    h = eigen.dot(u, ahead[:, :, None])  # (L, K, B) heights over the plane so far
+    middle = h.mean(1)  # (L, B)
+    side = torch.where(middle < 0, -1.0, 1.0)[:, None]  # which way the surface bends
+    lean = eigen.dot(votes, ahead[:, :, None])
+    across = eigen.dot(votes, u) * torch.where(lean < 0, -side, side)
+    square = eigen.dot(u, u)
+    steady = eigen.dot(theirs, ahead[:, :, None]).abs()
+    level = (h * side, 4 * h * h, square, square.sqrt(), lean.abs(), across, doubt, seen[ROUGH])
+    edge = torch.stack((*level, steady), 1)  # (L, EDGE, K, B)
+    i, j = torch.triu_indices(LEVELS, LEVELS, 1)
+    point = torch.cat(
+        (
+            mine[ROUGH],
+            mine[HEIGHT].abs(),
+            middle.abs(),
+            eigen.dot(own, reference[:, None]).abs(),
+            eigen.dot(own[:, i], own[:, j]).abs(),
+            before[None],
+        )
+    )
+    return View(edge, point, offset / radius[1], votes, options)
+
+
+class Stage(nn.Module):
+    """Neighbours -> weights -> a normal and its expected error."""
+
+    def __init__(self, options: int, hidden: int = 32, context: int = 64) -> None:
+        super().__init__()
+        self.inner = nn.Parameter(torch.empty(LEVELS, hidden, EDGE))
+        self.inner_bias = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
+        self.outer = nn.Parameter(torch.empty(LEVELS, hidden, hidden))
+        self.weigh = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
+        for weight in (self.inner, self.outer):
+            nn.init.normal_(weight, std=math.sqrt(2 / weight.shape[2]))
+        self.context = nn.Sequential(
+            nn.Linear(2 * LEVELS * hidden + POINT, context),
+            nn.ReLU(),
+            nn.Linear(context, context),
+            nn.ReLU(),
+        )
+        self.bias = nn.Linear(context, LEVELS * hidden)
+        self.level = nn.Linear(context, 2 * LEVELS)
+        self.choose = nn.Linear(context, options + 1)
+        self.doubt = nn.Sequential(nn.Linear(context + 2, 32), nn.ReLU(), nn.Linear(32, 1))
+        for zero in (self.level.weight, self.level.bias):
+            nn.init.zeros_(zero)
+
+    def forward(self, view: View) -> Answer:
+        """Views of B points."""
+        L, _, K, B = view.edge.shape
+        edge = view.edge.reshape(L, EDGE, K * B)
+        h = functional.relu(torch.baddbmm(self.inner_bias, self.inner, edge), inplace=True)
+        c = self.context(torch.cat((self._pool(h.view(L, -1, K, B)), view.point)).t())  # (B, C)
+        z = torch.bmm(self.outer, h).view(L, -1, K, B)
+        z += self.bias(c).t().reshape(L, -1, 1, B)
+        z = functional.relu(z, inplace=True)
+        logits = torch.bmm(self.weigh, z.view(L, -1, K * B)).view(L, 2, K, B)
+        logits = logits + self.level(c).t().reshape(L, 2, 1, B)
+        logits = logits.transpose(0, 1).reshape(2, L * K, B)
+        plane = _plane(view.offset.reshape(3, L * K, B), logits[0].softmax(0))
+        v = torch.cat((logits[1], self.choose(c).t() + math.log(K))).softmax(0)  # (E, B)
+        n = torch.cat((view.votes.reshape(3, L * K, B), view.own, plane[:, None]), 1)
+        T = (eigen.outer(n) * v).sum(1)  # (6, B)
+        normal = eigen.dominant(T)
+        agreement = eigen.dot(eigen.times(T, normal), normal)
+        same = eigen.dot(normal, plane).abs()
+        known = torch.cat((c, agreement[:, None], same[:, None]), 1).detach()
+        error = _DEGREES * self.doubt(known)[:, 0].clamp(-6.0, 3.0).exp()
+        return Answer(normal.t(), plane.t(), error)
+
+    @staticmethod
+    def _pool(h: Tensor) -> Tensor:  # (L, H, K, B) -> (2 L H, B)
+        return torch.cat((h.mean(2).flatten(0, 1), h.amax(2).flatten(0, 1)))
+
+
+def _plane(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (3, B)
+    """The normal of the plane through the weighted neighbours; far ones count by their angle."""
+    w = weights / (eigen.dot(v, v) + 0.05)
+    w = w / w.sum(0)
+    v = v - (v * w).sum(1, keepdim=True)
+    return eigen.smallest((eigen.outer(v) * w).sum(1))
+
+
+def answers(stage: nn.Module, levels: Levels, said: Answer | None) -> Answer:
+    """What a stage says of all points of a cloud, given what the stage before said."""
+    n = len(levels)
+    like = levels.radius
+    out = Answer(like.new_empty(n, 3), like.new_empty(n, 3), like.new_empty(n))
+    if said is not None:
+        _ = said.spoken  # made once, before the workers ask for it
+
+    def work(rows: slice) -> None:
+        answer = stage(look(levels, torch.arange(rows.start, rows.stop), said))
+        out.normal[rows], out.plane[rows] = answer.normal, answer.plane
+        out.error[rows] = answer.error
+
+    parts = [slice(i, min(i + _ROWS, n)) for i in range(0, n, _ROWS)]
+    with torch.no_grad():
+        share(parts, lambda _: work, workers(like.device, len(parts)))
+    return out
+
+
+class NormalNet(nn.Module):
+    """Stages one after the other."""
+
+    def __init__(self, stages: int = 3, hidden: int = 32, context: int = 64) -> None:
+        super().__init__()
+        self.settings = {"stages": stages, "hidden": hidden, "context": context}
+        self.stages = nn.ModuleList(Stage(LEVELS + (k > 0), hidden, context) for k in range(stages))
+
+    def forward(self, levels: Levels) -> Answer:
+        """Normals and expected errors of all points, without a graph."""
+        said = None
+        for stage in self.stages:
+            said = answers(stage, levels, said)
+        assert said is not None
+        return said

@@ -1,0 +1,192 @@
+"""The PCPNet files: what is written is what is read, and what is missing is named."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from veckm.data.pcpnet import PAGE, PCPNet, read_shape, write_pcpnet
+from veckm.data.protocol import SETS, LabelledCloud, make_cloud
+from veckm.data.surfaces import Torus, prism
+
+
+def cloud(name: str = "ring", set: str = "none", seed: int = 0) -> LabelledCloud:
+    source = Torus() if name == "ring" else prism(4)
+    return make_cloud(source, set, seed, n=200, evaluated=20, name=name)
+
+
+def release(folder: Path) -> Path:
+    """Two shapes in all six sets."""
+    for set in SETS:
+        for name in ("ring", "block"):
+            write_pcpnet(folder, cloud(name, set))
+    return folder
+
+
+def test_a_cloud_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    wrote = cloud(set="high")
+    assert write_pcpnet(tmp_path, wrote) == "ring_high"
+    (read,) = PCPNet(tmp_path, set="high")
+    assert (read.name, read.set) == ("ring_high", "high")
+    assert torch.equal(read.pos, wrote.pos)
+    assert torch.equal(read.subset, wrote.subset)
+    torch.testing.assert_close(read.normal, wrote.normal)
+    assert read.curvature is not None
+    torch.testing.assert_close(read.curvature, wrote.curvature)
+    assert write_pcpnet(tmp_path, read) == "ring_high"  # the set is not added twice
+
+
+def test_all_six_sets_are_read_in_the_order_of_the_tables(tmp_path: Path) -> None:
+    clouds = PCPNet(release(tmp_path))
+    assert len(clouds) == 12
+    assert [key for key, _ in clouds.entries] == [set for set in SETS for _ in range(2)]
+    assert [c.name for c in clouds[:3]] == ["ring", "block", "ring_low"]
+    assert clouds[-1].set == "gradient"
+    with pytest.raises(IndexError):
+        clouds[12]
+
+
+def test_lists_may_be_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    release(tmp_path)
+    (tmp_path / "list").mkdir()
+    for path in tmp_path.glob("testset_*.txt"):
+        path.rename(tmp_path / "list" / path.name)
+    (tmp_path / "list" / "testset_all.txt").write_text("nobody\n")
+    assert len(PCPNet(tmp_path)) == 12
+
+
+def test_training_lists_have_names_of_their_own_and_overlap(tmp_path: Path) -> None:
+    write_pcpnet(tmp_path, cloud(), split="train")
+    write_pcpnet(tmp_path, cloud(set="low"), split="train")
+    (tmp_path / "trainingset_whitenoise.txt").write_text("ring\r\nring_low\r\n\r\n")
+    (tmp_path / "ring_low.pidx").unlink()
+    assert PCPNet(tmp_path, "train").entries == [("none", "ring"), ("low", "ring_low")]
+    noisy = PCPNet(tmp_path, "train", set="whitenoise")
+    assert noisy.entries == [("whitenoise", "ring"), ("whitenoise", "ring_low")]
+    assert torch.equal(noisy[1].subset, torch.arange(200))  # without a .pidx, all of them
+
+
+def test_curvature_is_optional_and_the_larger_comes_first(tmp_path: Path) -> None:
+    write_pcpnet(tmp_path, cloud())
+    table = np.loadtxt(tmp_path / "ring.curv")
+    np.savetxt(tmp_path / "ring.curv", table[:, ::-1])
+    curvature = PCPNet(tmp_path)[0].curvature
+    assert curvature is not None
+    np.testing.assert_allclose(curvature.numpy(), table, rtol=1e-6)
+    (tmp_path / "ring.curv").unlink()
+    assert PCPNet(tmp_path)[0].curvature is None
+
+
+def test_the_cache_is_read_while_it_is_newer_than_the_text(tmp_path: Path) -> None:
+    release_, cache = tmp_path / "pclouds", tmp_path / "cache"
+    write_pcpnet(release_, cloud())
+    text = release_ / "ring.xyz"
+    first = PCPNet(release_, cache=cache)[0]
+    names = {"ring.xyz.npy", "ring.normals.npy", "ring.pidx.npy", "ring.curv.npy"}
+    assert {path.name for path in cache.iterdir()} == names
+    written = text.stat().st_mtime_ns
+    text.write_text("not a number")
+    os.utime(text, ns=(written, written))
+    assert torch.equal(PCPNet(release_, cache=cache)[0].pos, first.pos)
+    np.savetxt(text, first.pos.numpy() + 1)
+    later = written + 10**11
+    os.utime(text, ns=(later, later))
+    torch.testing.assert_close(PCPNet(release_, cache=cache)[0].pos, first.pos + 1)
+
+
+def test_half_a_cache_is_parsed_again(tmp_path: Path) -> None:
+    write_pcpnet(tmp_path, cloud())
+    first = PCPNet(tmp_path, cache=tmp_path)[0]
+    kept = tmp_path / "ring.xyz.npy"
+    kept.write_bytes(kept.read_bytes()[:200])
+    assert torch.equal(PCPNet(tmp_path, cache=tmp_path)[0].pos, first.pos)
+
+
+def test_what_is_missing_is_named_with_the_page_that_has_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a folder") as caught:
+        PCPNet(tmp_path / "nowhere")
+    assert PAGE in str(caught.value)
+    with pytest.raises(FileNotFoundError, match=r"has no testset_\*\.txt") as caught:
+        PCPNet(tmp_path)
+    assert PAGE in str(caught.value)
+    write_pcpnet(tmp_path, cloud())
+    with pytest.raises(FileNotFoundError, match="no test list of the set 'low'; it has none"):
+        PCPNet(tmp_path, set="low")
+    (tmp_path / "ring.pidx").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1 of 3 files .* is ring\.pidx") as caught:
+        PCPNet(tmp_path)
+    assert PAGE in str(caught.value)
+    with pytest.raises(ValueError, match="split must be one of train, val, test, got 'all'"):
+        PCPNet(tmp_path, split="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("ring.xyz", "1 2 3\n4 5\n", r"ring\.xyz: is not a table of numbers with 3 columns"),
+        ("ring.xyz", "1 2 x\n", r"ring\.xyz: is not a table"),
+        ("ring.xyz", "1 2 nan\n", r"ring\.xyz: is empty, or has NaN"),
+        ("ring.normals", "0 0 1\n", r"ring\.normals: has 1 rows for the 200 points"),
+        ("ring.curv", "0 0\n", r"ring\.curv: has 1 rows for the 200 points"),
+        ("ring.pidx", "3\n200\n", r"ring\.pidx: names points that"),
+        ("ring.pidx", "-1\n", r"ring\.pidx: names points that"),
+    ],
+)
+def test_a_broken_file_is_named(file: str, text: str, message: str, tmp_path: Path) -> None:
+    write_pcpnet(tmp_path, cloud())
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        PCPNet(tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b"])
+def test_a_cloud_without_a_proper_name_is_not_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs a name without spaces"):
+        write_pcpnet(tmp_path, cloud(name))
+
+
+def test_plain_arrays_are_read_with_normals_where_they_have_some(tmp_path: Path) -> None:
+    wrote = cloud()
+    np.savez(tmp_path / "a.npz", xyz=wrote.pos.numpy(), normal=2 * wrote.normal.numpy())
+    np.save(tmp_path / "b.npy", wrote.pos.double().numpy())
+    both, points = read_shape(tmp_path / "a.npz"), read_shape(tmp_path / "b.npy")
+    assert both.normal is not None
+    torch.testing.assert_close(both.normal, wrote.normal)
+    assert torch.equal(both.pos, wrote.pos)
+    assert torch.equal(points.pos, wrote.pos)
+    assert points.normal is None
+
+
+def test_plain_arrays_that_are_no_clouds_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", points=np.zeros((4, 3)))
+    with pytest.raises(ValueError, match=r"a\.npz: has no array xyz, only points"):
+        read_shape(tmp_path / "a.npz")
+    np.save(tmp_path / "b.npy", np.zeros((4, 2)))
+    with pytest.raises(ValueError, match=r"b\.npy: xyz is float64 of shape \(4, 2\)"):
+        read_shape(tmp_path / "b.npy")
+    np.savez(tmp_path / "c.npz", xyz=np.ones((4, 3)), normal=np.ones((5, 3)))
+    with pytest.raises(ValueError, match=r"c\.npz: has 5 normals for 4 points"):
+        read_shape(tmp_path / "c.npz")
+    (tmp_path / "d.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ValueError, match=r"d\.npz: cannot be read"):
+        read_shape(tmp_path / "d.npz")
+    with pytest.raises(ValueError, match=r"e\.txt: a \.npy or a \.npz file is wanted"):
+        read_shape(tmp_path / "e.txt")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["bunny100k.npz", "fandisk100k.npz", "netsuke100k.npy"])
+def test_real_shapes_are_read(name: str, shared_data: Path) -> None:
+    path = shared_data / "pcpnet" / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    shape = read_shape(path)
+    assert shape.pos.shape == (100_000, 3)
+    assert (shape.normal is not None) == (path.suffix == ".npz")
+    if shape.normal is not None:
+        noisy = make_cloud(shape, "high", n=50_000)
+        assert len(noisy.subset) == 5000

@@ -1,0 +1,157 @@
+"""The benchmark of normals: the six sets as the protocol says, and its measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from veckm.data import shapes
+from veckm.data.corrupt import diagonal
+from veckm.data.meshes import Mesh
+from veckm.data.protocol import (
+    NOISE,
+    SETS,
+    LabelledCloud,
+    angle_error,
+    load_meshes,
+    make_cloud,
+    mean_over_sets,
+    rmse,
+    share_below,
+)
+from veckm.data.surfaces import Torus, prism
+
+
+def cube() -> Mesh:
+    """The unit cube with its corner at the origin, outward."""
+    corner = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 3)
+    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
+    faces = [f for a, b, c, d in quads for f in ((a, b, c), (a, c, d))]
+    return Mesh(corner, torch.tensor(faces))
+
+
+every_set = pytest.mark.parametrize("name", SETS)
+
+
+@every_set
+def test_a_cloud_has_the_points_and_evaluates_the_subset_asked_for(name: str) -> None:
+    cloud = make_cloud(cube(), name, seed=1, n=4000, evaluated=500, name="cube")
+    assert (cloud.name, cloud.set, cloud.curvature) == ("cube", name, None)
+    assert cloud.pos.shape == cloud.normal.shape == (4000, 3)
+    assert cloud.pos.dtype == cloud.normal.dtype == torch.float32
+    assert cloud.subset.dtype == torch.int64
+    assert len(cloud.subset.unique()) == 500
+    assert 0 <= int(cloud.subset.min()) <= int(cloud.subset.max()) < 4000
+
+
+def test_the_sets_without_density_share_their_points_and_differ_by_the_noise() -> None:
+    clouds = {name: make_cloud(cube(), name, seed=2, n=20_000) for name in SETS}
+    clean = clouds["none"]
+    for name in ("low", "med", "high"):
+        assert torch.equal(clouds[name].normal, clean.normal)
+        assert torch.equal(clouds[name].subset, clean.subset)
+        noise = (clouds[name].pos - clean.pos).std()
+        assert float(noise) == pytest.approx(NOISE[name] * diagonal(clean.pos), rel=0.02)
+    assert [NOISE[name] for name in SETS] == [0.0, 0.0012, 0.006, 0.012, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["stripe", "gradient"])
+def test_uneven_sets_lie_on_the_shape_and_are_uneven(name: str) -> None:
+    even, uneven = (make_cloud(cube(), key, 3, 60_000) for key in ("none", name))
+    on_face = ((uneven.pos.abs() < 1e-6) | ((uneven.pos - 1).abs() < 1e-6)).any(-1)
+    assert bool(on_face.all())
+
+    def spread(cloud: LabelledCloud) -> float:
+        """Deviation of the counts of 144 squares on each of six faces, as a share of their mean."""
+        face = (cloud.normal @ torch.tensor([1.0, 2.0, 3.0])).round().long() + 3
+        flat = cloud.pos[cloud.normal == 0].view(-1, 2)  # along the face
+        square = (flat * 12).long().clamp(0, 11)
+        cell = (face * 12 + square[:, 0]) * 12 + square[:, 1]
+        counts = torch.bincount(cell, minlength=7 * 144).view(7, 144)[[0, 1, 2, 4, 5, 6]].double()
+        return float(counts.std() / counts.mean())
+
+    assert spread(even) < 0.14  # 70 in a square, give or take a root of 70
+    assert spread(uneven) > 0.4
+
+
+@every_set
+def test_a_surface_gives_its_curvature_too(name: str) -> None:
+    cloud = make_cloud(Torus(0.4), name, seed=4, n=2000, evaluated=100)
+    assert cloud.curvature is not None
+    assert cloud.curvature.shape == (2000, 2)
+    torch.testing.assert_close(cloud.curvature[:, 0], torch.full((2000,), 2.5))
+
+
+def test_the_points_of_a_shape_are_taken_as_they_are() -> None:
+    shape = shapes.torus(3000)
+    cloud = make_cloud(shape, "none", n=3000)
+    assert {tuple(p) for p in cloud.pos.tolist()} == {tuple(p) for p in shape.pos.tolist()}
+    thin = make_cloud(shape, "gradient", n=1000)
+    assert len(thin.pos) == len(thin.normal) == 1000
+    ring = thin.pos - thin.normal * 0.3
+    torch.testing.assert_close(ring.norm(dim=-1), torch.full((1000,), 0.7))
+    with pytest.raises(ValueError, match=r"3000 points, of which \d+ are left .* n = 3000"):
+        make_cloud(shape, "stripe", n=3000)
+    with pytest.raises(ValueError, match="has no normals"):
+        make_cloud(shapes.volume(10), "none", n=10)
+
+
+@pytest.mark.parametrize(
+    "source", [cube(), prism(4), shapes.box(5000)], ids=["mesh", "solid", "shape"]
+)
+def test_the_same_seed_gives_the_same_cloud(source: Mesh) -> None:
+    first, again, other = (make_cloud(source, "stripe", seed, n=500) for seed in (1, 1, 2))
+    assert torch.equal(first.pos, again.pos)
+    assert torch.equal(first.subset, again.subset)
+    assert not torch.equal(first.pos, other.pos)
+
+
+def test_an_unknown_set_is_a_clear_error() -> None:
+    with pytest.raises(ValueError, match=r"set must be one of none, low, med, .* got 'noise'"):
+        make_cloud(cube(), "noise")
+
+
+def test_meshes_of_a_folder_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.off", "a.off", "c.OFF"):
+        (tmp_path / name).write_text("OFF\n3 1 0\n0 0 0\n4 0 0\n0 3 0\n3 0 1 2\n")
+    (tmp_path / "notes.txt").write_text("not a mesh")
+    meshes = load_meshes(tmp_path)
+    assert list(meshes) == ["a", "b", "c"]
+    assert diagonal(meshes["a"].vertices) == pytest.approx(1)
+    assert diagonal(load_meshes(tmp_path, units=True)["a"].vertices) == pytest.approx(5)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="has no meshes"):
+        load_meshes(tmp_path / "empty")
+
+
+def test_the_angle_does_not_see_the_sign_and_keeps_small_angles() -> None:
+    angle = torch.tensor([0.0, 1e-7, 30.0, 90.0, 150.0, 180.0], dtype=torch.float64).deg2rad()
+    n = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64).expand(6, 3)
+    m = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), dim=-1)
+    expected = torch.tensor([0.0, 1e-7, 30.0, 90.0, 30.0, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(angle_error(n, m), expected, rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(angle_error(5 * n, -m), expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [0.0, float("nan"), float("inf")])
+def test_a_normal_that_is_none_is_an_error_and_not_a_perfect_score(bad: float) -> None:
+    n = torch.eye(3)
+    with pytest.raises(ValueError, match="second normals have rows that are zero, NaN or infinite"):
+        angle_error(n, torch.cat((n[:2], torch.full((1, 3), bad))))
+    with pytest.raises(ValueError, match="two tensors"):
+        angle_error(n, n[:2])
+
+
+def test_the_measures_are_those_of_the_tables() -> None:
+    errors = torch.tensor([3.0, 4.0, 12.0, 84.0])
+    assert rmse(errors) == pytest.approx(((9 + 16 + 144 + 84**2) / 4) ** 0.5)
+    assert share_below(errors, 10) == 0.5
+    with pytest.raises(ValueError, match="no point was evaluated"):
+        rmse(errors[:0])
+    row = mean_over_sets({"gradient": [4.0], "own": [9.0], "none": [1.0, 3.0]})
+    assert list(row) == ["none", "gradient", "own", "mean"]
+    assert row == {"none": 2.0, "gradient": 4.0, "own": 9.0, "mean": 5.0}
+    with pytest.raises(ValueError, match="no scores for low"):
+        mean_over_sets({"low": []})

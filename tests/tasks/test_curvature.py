@@ -1,0 +1,220 @@
+"""Curvature against the formulas of spheres, tori and cylinders, in any units, under noise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.spatial import cKDTree
+from torch import Generator, Tensor
+
+from veckm.data import Shape, shapes
+from veckm.data.statue import make_form
+from veckm.tasks.normals.classical import pca_normals
+from veckm.tasks.normals.curvature import (
+    SIZES,
+    gaussian_curvature,
+    mean_curvature,
+    principal_curvatures,
+)
+
+
+def normals(shape: Shape) -> Tensor:
+    assert shape.normal is not None
+    return shape.normal
+
+
+def torus_curvature(pos: Tensor) -> Tensor:
+    """1 / r across the tube, cos / (R + r cos) around the axis; R = 0.7, r = 0.3."""
+    cos = (pos[:, :2].norm(dim=-1) - 0.7) / 0.3
+    return torch.stack((torch.full_like(cos, 1 / 0.3), cos / (0.7 + 0.3 * cos)), -1)
+
+
+def known(pos: Tensor, k: int) -> Tensor:
+    """The k nearest by scipy, the point itself among them."""
+    return torch.from_numpy(cKDTree(pos.numpy()).query(pos.numpy(), k)[1])
+
+
+def error(found: Tensor, expected: Tensor | float) -> float:
+    """The largest error but for one in a hundred."""
+    return float((found - expected).abs().amax(-1).quantile(0.99))
+
+
+@pytest.mark.parametrize("k", [None, 16, 40])
+def test_a_sphere_has_one_over_its_radius(k: int | None) -> None:
+    shape = shapes.sphere(5000)
+    found = principal_curvatures(4 * shape.pos, normals(shape), k)
+    assert found.shape == (5000, 2)
+    assert error(found, 0.25) < 0.005
+
+
+@pytest.mark.parametrize("k", [None, 24])
+def test_a_torus_has_the_curvatures_of_its_formula(k: int | None) -> None:
+    shape = shapes.torus(20_000)
+    assert error(principal_curvatures(shape.pos, normals(shape), k), torus_curvature(shape.pos)) < 0.1
+
+
+def test_a_cylinder_is_curved_one_way_and_its_caps_not_at_all() -> None:
+    shape = shapes.cylinder(20_000)
+    found = principal_curvatures(shape.pos, normals(shape))
+    x, y, z = shape.pos.unbind(-1)
+    side = (normals(shape)[:, 2] == 0) & (z.abs() < 0.7)
+    cap = (normals(shape)[:, 2] != 0) & (torch.hypot(x, y) < 0.4)
+    assert error(found[side], torch.tensor([2.0, 0.0])) < 0.05
+    assert error(found[cap], 0.0) < 1e-3
+
+
+def test_a_hollow_is_negative_and_the_other_normal_changes_all_signs() -> None:
+    shape = shapes.torus(3000)
+    out = principal_curvatures(shape.pos, normals(shape))
+    into = principal_curvatures(shape.pos, -normals(shape))
+    torch.testing.assert_close(into, -out.flip(-1))
+    assert bool((out[:, 0] >= out[:, 1]).all())
+    assert float(out[:, 0].min()) > 2
+
+
+def test_the_signs_of_the_other_normals_do_not_matter(generator: Generator) -> None:
+    shape = shapes.torus(3000)
+    sign = torch.rand(3000, 1, generator=generator).sub(0.5).sign()
+    sign[:100] = 1
+    mixed = principal_curvatures(shape.pos, sign * normals(shape))
+    torch.testing.assert_close(mixed[:100], principal_curvatures(shape.pos, normals(shape))[:100])
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6])
+def test_curvature_is_one_over_a_length(scale: float) -> None:
+    shape = shapes.statue(3000)
+    pos = shape.pos.double()
+    small = principal_curvatures(scale * pos, normals(shape)) * scale
+    torch.testing.assert_close(small, principal_curvatures(pos, normals(shape)), rtol=1e-6, atol=1e-6)
+
+
+def test_a_far_cloud_has_the_same_curvature() -> None:
+    shape = shapes.torus(3000)
+    pos = shape.pos.double()
+    near, far = (principal_curvatures(x, normals(shape)) for x in (pos, pos + 1e6))
+    assert error(far, near) < 1e-4
+
+
+def test_a_shuffled_cloud_has_the_same_curvature(generator: Generator) -> None:
+    shape, order = shapes.statue(3000), torch.randperm(3000, generator=generator)
+    here = principal_curvatures(shape.pos, normals(shape))
+    there = principal_curvatures(shape.pos[order], normals(shape)[order])
+    torch.testing.assert_close(there, here[order], rtol=1e-4, atol=1e-4)
+
+
+def noisy_sphere(generator: Generator, noise: float) -> tuple[Tensor, Tensor]:
+    pos = shapes.sphere(20_000).pos
+    pos = pos + noise * torch.randn(pos.shape, generator=generator)
+    normal = pca_normals(pos, 60)
+    return pos, normal * (normal * pos).sum(-1, keepdim=True).sign()
+
+
+def test_under_noise_the_chosen_size_is_nearly_that_of_the_best(generator: Generator) -> None:
+    pos, normal = noisy_sphere(generator, 0.02)
+    median = {
+        k: float((mean_curvature(principal_curvatures(pos, normal, k)) - 1).abs().median())
+        for k in (*SIZES, None)
+    }
+    assert median[None] < 1.5 * median[SIZES[-1]]
+    assert median[None] < 0.5 * median[SIZES[0]]
+
+
+def test_on_a_clean_surface_the_chosen_size_is_nearly_that_of_the_best() -> None:
+    shape = shapes.statue(20_000)
+    expected = statue_mean_curvature(shape)
+    median = {
+        k: float(
+            (mean_curvature(principal_curvatures(shape.pos, normals(shape), k)) - expected)
+            .abs()
+            .median()
+        )
+        for k in (*SIZES, None)
+    }
+    assert median[None] < 1.5 * min(median.values())
+    assert median[None] < 0.5 * median[SIZES[-1]]
+
+
+def statue_mean_curvature(shape: Shape) -> Tensor:
+    """2 H = div n, the normal continued along the rays, by central differences."""
+    form, pos, h = make_form(0), shape.pos.double(), 1e-5
+
+    def field(x: Tensor) -> Tensor:
+        # Any continuation by unit vectors will do: the derivative of n along n is across n.
+        return form.surface(torch.nn.functional.normalize(x, dim=-1))[1]
+
+    steps = h * torch.eye(3, dtype=torch.float64)
+    div = sum(
+        (field(pos + e) - field(pos - e))[:, c] / (2 * h) for c, e in enumerate(steps)
+    )
+    assert isinstance(div, Tensor)
+    return div / 2
+
+
+def test_known_neighbours_give_what_a_search_would() -> None:
+    shape = shapes.torus(3000)
+    pos, normal = shape.pos.double(), normals(shape)
+    one = principal_curvatures(pos, normal, neighbors=known(pos, 24))
+    torch.testing.assert_close(one, principal_curvatures(pos, normal, 24))
+    same = known(pos, 24)[:, None].expand(-1, 3, -1).int()
+    torch.testing.assert_close(principal_curvatures(pos, normal, neighbors=same), one)
+
+
+def test_of_several_known_sets_the_largest_that_agrees_is_taken(generator: Generator) -> None:
+    pos, normal = noisy_sphere(generator, 0.02)
+    large = known(pos, 96)
+    small = large[:, torch.arange(96) % 12]  # the twelve nearest, again and again
+    both = principal_curvatures(pos, normal, neighbors=torch.stack((small, large), 1))
+    off = [
+        float((mean_curvature(c) - 1).abs().median())
+        for c in (principal_curvatures(pos, normal, neighbors=small), both)
+    ]
+    assert off[1] < 0.7 * off[0]
+
+
+def test_mean_and_gaussian_curvature_are_mean_and_product() -> None:
+    k = torch.tensor([[3.0, -1.0], [0.5, 0.5]])
+    torch.testing.assert_close(mean_curvature(k), torch.tensor([1.0, 0.5]))
+    torch.testing.assert_close(gaussian_curvature(k), torch.tensor([-3.0, 0.25]))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 6])
+def test_a_handful_of_points_has_a_finite_answer_and_two_have_none(n: int) -> None:
+    shape = shapes.sphere(7)
+    found = principal_curvatures(shape.pos[:n], normals(shape)[:n])
+    assert found.shape == (n, 2)
+    assert bool(torch.isfinite(found).all())
+    assert n >= 3 or not bool(found.any())
+
+
+def test_places_lines_and_planes_are_flat(generator: Generator) -> None:
+    up = torch.tensor([0.0, 0.0, 1.0])
+    line = torch.linspace(0, 1, 50)[:, None] * torch.tensor([1.0, 2.0, 0.0])
+    flat = torch.rand(500, 3, generator=generator) * torch.tensor([1.0, 1.0, 0.0])
+    for pos in (torch.full((40, 3), 0.3), line, flat):
+        found = principal_curvatures(pos, up.expand_as(pos))
+        assert float(found.abs().max()) < 1e-4
+
+
+def test_duplicates_do_not_break_the_fit() -> None:
+    shape = shapes.sphere(2000)
+    pos, normal = shape.pos.repeat_interleave(30, 0), normals(shape).repeat_interleave(30, 0)
+    found = principal_curvatures(pos, normal)
+    assert bool(torch.isfinite(found).all())
+    assert float(found.abs().max()) < 3
+
+
+def test_bad_input_says_what_was_got() -> None:
+    shape = shapes.sphere(10)
+    pos, normal = shape.pos, normals(shape)
+    with pytest.raises(ValueError, match=r"normal must have shape \(10, 3\).*got \(9, 3\)"):
+        principal_curvatures(pos, normal[:9])
+    with pytest.raises(ValueError, match="normal has NaN or infinite values"):
+        principal_curvatures(pos, normal / 0)
+    with pytest.raises(ValueError, match="number of neighbours, got -1"):
+        principal_curvatures(pos, normal, -1)
+    with pytest.raises(ValueError, match=r"shape \(10, K\) or \(10, S, K\), got \(9, 4\)"):
+        principal_curvatures(pos, normal, neighbors=torch.zeros(9, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="rows from 1 to 10, but pos has 10"):
+        principal_curvatures(pos, normal, neighbors=torch.arange(1, 11).repeat(10, 1))
+    with pytest.raises(TypeError, match="neighbors must be an int64 tensor"):
+        principal_curvatures(pos, normal, neighbors=torch.zeros(10, 4))

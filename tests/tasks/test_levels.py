@@ -1,0 +1,70 @@
+"""The cloud at several scales: nested, permutation-proof, and right about planes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from veckm.data import shapes
+from veckm.tasks.normals.levels import LEVELS, NEIGHBORS, PLACE, ROUGH, make_levels, spacing
+
+
+def test_neighbours_are_the_nearest_of_the_cloud() -> None:
+    pos = shapes.torus(3000, seed=1).pos
+    levels = make_levels(pos)
+    distance = torch.cdist(pos.double(), pos.double())
+    expected = distance.topk(NEIGHBORS, largest=False).values
+    found = distance.gather(1, levels.index[:, 0].long())
+    torch.testing.assert_close(found.sort(1).values, expected.sort(1).values)
+
+
+def test_levels_are_nested_and_four_times_sparser() -> None:
+    levels = make_levels(shapes.sphere(20_000).pos)
+    members = [set(levels.index[:, level].flatten().tolist()) for level in range(LEVELS)]
+    for fine, coarse in zip(members, members[1:], strict=False):
+        assert coarse <= fine
+        assert len(coarse) / len(fine) == pytest.approx(0.25, rel=0.15)
+
+
+def test_planes_of_a_flat_cloud() -> None:
+    generator = torch.Generator().manual_seed(0)
+    flat = torch.rand(5000, 3, generator=generator)
+    flat[:, 2] = 0.25
+    levels = make_levels(flat)
+    torch.testing.assert_close(levels.normal[..., 2].abs(), torch.ones(5000, LEVELS))
+    assert float(levels.table[..., ROUGH].max()) < 1e-2
+    moved = levels.table[..., PLACE]
+    torch.testing.assert_close(moved, levels.pos[:, None].expand_as(moved), atol=1e-3, rtol=0)
+
+
+def test_moving_onto_planes_takes_noise_away() -> None:
+    clean = shapes.sphere(20_000).pos
+    noise = 0.01 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    levels = make_levels(clean + noise)
+    size = float((clean + noise).norm(dim=1).mean() / levels.pos.norm(dim=1).mean())
+    spread = [float((levels.table[:, k, PLACE].norm(dim=1) * size).std()) for k in range(LEVELS)]
+    assert spread[0] == pytest.approx(0.01, rel=0.1)
+    assert spread[1] < 0.6 * spread[0]
+    assert spread[2] < 0.8 * spread[1]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_spacing_follows_the_units(scale: float) -> None:
+    pos = shapes.sphere(5000).pos.double().numpy()
+    assert spacing(pos * scale) == pytest.approx(scale * spacing(pos))
+
+
+def test_order_of_the_points_does_not_matter() -> None:
+    pos = shapes.statue(8000).pos
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(pos)))
+    torch.testing.assert_close(
+        make_levels(pos[order]).normal.abs(), make_levels(pos).normal[order].abs(), atol=1e-4, rtol=0
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 40])
+def test_few_points(n: int) -> None:
+    levels = make_levels(shapes.sphere(n).pos)
+    assert levels.index.shape == (n, LEVELS, NEIGHBORS)
+    assert torch.isfinite(levels.table).all()
