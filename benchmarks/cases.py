@@ -40,6 +40,7 @@ class Config:
     budget: float  # seconds; engines that expect to take longer are not run
     file: Path | None = None  # a cloud of the user's
     sizes: tuple[int, ...] = ()  # points of the matrix; all if empty
+    betas: tuple[float, ...] = ()  # of the matrix; all if empty
 
     @property
     def names(self) -> list[str]:

@@ -47,6 +47,8 @@ class Options:
     """Seconds: in the matrix, engines that expect to take longer are not run."""
     sizes: tuple[int, ...] = ()
     """Points of the clouds of the matrix; 1,000 to 1,000,000 unless said otherwise."""
+    betas: tuple[float, ...] = ()
+    """Windows of the matrix; 10 to 80 unless said otherwise."""
     render: tuple[Path, ...] = ()
     """Make the page and the plots in docs/ from these results, and measure nothing. A case that
     several of them have is taken from the last."""
@@ -81,7 +83,7 @@ def measure(options: Options) -> tuple[Results, Path]:
     if (results.meta["load"] or 0) > 0.5:
         log(f"the machine is busy (load {results.meta['load']:.1f}): times will not mean much")
     budget = min(options.budget, 3.0) if options.quick else options.budget
-    config = Config(options.quick, budget, options.cloud, options.sizes)
+    config = Config(options.quick, budget, options.cloud, options.sizes, options.betas)
     begin = time.perf_counter()
     for part in [p for p in report.PARTS.values() if p.NAME in options.parts]:
         start = time.perf_counter()

@@ -45,11 +45,6 @@ class Row:
     note: str = ""
 
     @property
-    def case(self) -> tuple[str, str, int, float]:
-        """What was measured together: the methods on one cloud take turns."""
-        return self.part, self.cloud, self.n, self.beta
-
-    @property
     def median(self) -> float:
         """Seconds; infinite if it was not run."""
         return statistics.median(self.seconds) if self.seconds else float("inf")
@@ -179,8 +174,13 @@ class Results:
     @classmethod
     def merged(cls, runs: Sequence[Results]) -> Results:
         """One result with each case from the last run that has it."""
-        last = {row.case: k for k, run in enumerate(runs) for row in run.rows}
-        rows = [row for k, run in enumerate(runs) for row in run.rows if last[row.case] == k]
+        last = {(row.part, row.case): k for k, run in enumerate(runs) for row in run.rows}
+        rows = [
+            row
+            for k, run in enumerate(runs)
+            for row in run.rows
+            if last[row.part, row.case] == k
+        ]
         return cls(runs[-1].meta, runs[-1].options, rows)
 
 

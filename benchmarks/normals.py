@@ -121,8 +121,10 @@ def begin(options: Options, config: Config) -> tuple[Results, Path]:
         name = f"normals-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
         return Results(metadata(), said), options.out / f"{name}.json"
     results = Results.load(options.resume)
-    for key in ("pcpnet", "paper"):  # may come later
-        results.options[key] = results.options.get(key) or said[key]
+    for key in ("pcpnet", "paper"):  # may come later, and be left out of a run for other parts
+        then = results.options.get(key)
+        said[key] = said[key] or then
+        results.options[key] = then or said[key]
     other = [key for key in said if results.options.get(key) != said[key]]
     if other:
         raise ValueError(

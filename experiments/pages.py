@@ -74,7 +74,7 @@ def page(results: Results) -> str:
         f"{s['meshes'] or 'procedural shapes'}. Trained on {s['shapes']} shapes with four levels "
         f"of noise: {s['visits']} visits to a turned cloud, Adam at {s['rate']:g}, {s['seeds']} "
         f"seed{'s' if s['seeds'] > 1 else ''}, graphs of {s['graph']:,} points for DGCNN. Tested "
-        f"once, after the last step, on {s['tests']} other shapes in six sets, "
+        f"once, after the last step, on {s['tests']} other shape(s) in six sets, "
         f"{s['evaluated']:,} points of each. Unoriented RMSE in degrees."
     )
     return f"{where}\n{how}\n\n{accuracy_table(results['rows'])}\n"

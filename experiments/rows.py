@@ -75,8 +75,8 @@ class Options:
 
 #: What --quick makes of the options.
 QUICK: dict[str, Any] = {
-    "points": 3_000, "evaluated": 100, "shapes": 3, "tests": 1, "visits": 4, "graph": 500,
-    "sizes": (500, 2_000), "neighbors": (32, 128), "budget": 3.0,
+    "points": 2_000, "evaluated": 100, "shapes": 2, "tests": 1, "visits": 3, "graph": 500,
+    "sizes": (200, 600), "neighbors": (32, 128), "budget": 3.0,
 }  # fmt: skip
 
 

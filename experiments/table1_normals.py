@@ -116,9 +116,9 @@ def runtime(options: Options) -> Results:
         pos = unit_ball(statue(n).pos)
         encoders = contenders(k)
         likely = {}
-        for title in encoders:
-            seconds, beside = pace.get(title, (0.0, k))
-            likely[title] = seconds * n * max(1.0, k / beside)
+        for title, encoder in encoders.items():
+            seconds, before = pace.get(title, (0.0, k))
+            likely[title] = seconds * n * (k / before if hasattr(encoder, "k") else 1.0)
         times = race({t: e for t, e in encoders.items() if likely[t] <= options.budget}, pos)
         for title in encoders:
             found = times.get(title, [])

@@ -9,6 +9,7 @@ from tables import Claim
 
 from normals_parts import field
 from normals_parts.cases import Config, Key, Row, percent, scores_of
+from veckm.cli.text import counted
 from veckm.data.protocol import SETS, LabelledCloud
 from veckm.tasks.normals.evaluate import OURS, best_of, score
 
@@ -76,10 +77,10 @@ def table_of(rows: Sequence[Row]) -> str:
     names = {name for name, _ in scores.clouds}
     sizes = sorted({row.n for row in rows})
     points = " or ".join(f"{n:,}" for n in sizes)
-    what = "procedural surfaces" if all(n.startswith("surface ") for n in names) else "shapes"
+    what = "procedural surface" if all(n.startswith("surface ") for n in names) else "shape"
     intro = (
-        f"{len(names)} {what}, {len(scores.clouds)} clouds of {points} points. RMSE of each cloud "
-        "over its evaluated points, mean over the clouds of a set, mean over the sets. The best k "
-        "is chosen for every set with the truth in hand, which only a benchmark has:"
+        f"{counted(len(names), what)}, {len(scores.clouds)} clouds of {points} points. RMSE of "
+        "each cloud over its evaluated points, mean over the clouds of a set, mean over the sets. "
+        "The best k is chosen for every set with the truth in hand, which only a benchmark has:"
     )
     return "\n".join([intro, "", scores.markdown()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -74,6 +74,13 @@ class Results(harness.Results):
         """From JSON."""
         data = json.loads(path.read_text())
         return cls(data["meta"], data["options"], [Row(**row) for row in data["rows"]])
+
+    @classmethod
+    def merged(cls, runs: Sequence[Results]) -> Results:  # type: ignore[override]
+        """Each part from the last run that has it: a table is of one run and one set of weights."""
+        last = {row.part: run for run in runs for row in run.rows}
+        rows = [row for part, run in last.items() for row in run.of(part)]
+        return cls(runs[-1].meta, runs[-1].options, rows)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

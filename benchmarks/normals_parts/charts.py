@@ -57,7 +57,7 @@ def accuracy(results: Results) -> Figure | None:
     axes.set(ylabel="RMSE, degrees")
     axes.grid(axis="x", visible=False)
     axes.set_title("Error of normals by the protocol of PCPNet")
-    axes.legend(loc="upper left", fontsize=9)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 

@@ -11,6 +11,7 @@ from tables import Claim
 from torch import Tensor
 
 from normals_parts.cases import Config, Key, Row, percent
+from veckm.cli.text import counted
 from veckm.data.protocol import LabelledCloud, make_cloud
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import jet
@@ -100,9 +101,9 @@ def markdown(rows: Sequence[Row]) -> str:
         cells = ["-" if v is None else percent(v) for v in curved]
         lines.append([name, *cells, *("-" if v is None else f"{v:.3g}" for v in flat)])
     header = ["", *(f"{key}, curved" for key in sets), *(f"{key}, flat" for key in sets)]
-    surfaces = len({row.cloud for row in rows})
+    surfaces = counted(len({row.cloud for row in rows}), "procedural surface")
     intro = (
-        f"{surfaces} procedural surfaces in the unit ball, {rows[0].n:,} points each, clean and "
+        f"{surfaces} in the unit ball, {rows[0].n:,} points each, clean and "
         "with noise. Curved: median relative error of the mean curvature where the surface bends "
         "at least as much as the ball. Flat: median absolute mean curvature on planes, where 0 is "
         "right. Mean over the surfaces:"

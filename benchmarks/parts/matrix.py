@@ -21,7 +21,7 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 def measure(config: Config) -> Iterator[Row]:
     """Every case, its engines in turns."""
     sizes = config.sizes or (SIZES[:2] if config.quick else SIZES)
-    betas = (10.0, 80.0) if config.quick else BETAS
+    betas = config.betas or ((10.0, 80.0) if config.quick else BETAS)
     cases = [(n, name, beta) for n in sizes for name in config.names for beta in betas]
     for k, (n, name, beta) in enumerate(cases, 1):
         if n > config.available(name):

@@ -186,7 +186,7 @@ def test_points_are_even_by_area_over_the_sphere_of_directions(solid: Solid) -> 
     # Area from rays: all of these are seen whole from the origin, so dA = r^2 / (n . u) d omega.
     u = directions(torch.Generator().manual_seed(7), 60_000)
     low, high = torch.zeros(len(u), 1).double() + 0.05, torch.full((len(u), 1), 5.0).double()
-    for _ in range(40):
+    for _ in range(32):
         middle = (low + high) / 2
         inside = solid.level(middle * u).unsqueeze(-1) < 0
         low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)

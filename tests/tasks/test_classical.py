@@ -1,4 +1,4 @@
-"""PCA and jets against slow twins and known surfaces, and what they say of points that say nothing."""
+"""PCA and jets against slow twins and known surfaces, and on points that say nothing."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def slow_jet(pos: Tensor, i: int, k: int) -> tuple[Tensor, Tensor]:
 def test_pca_is_its_slow_twin() -> None:
     pos = shapes.statue(3000).pos
     fast = pca_normals(pos, 20)
-    for i in range(0, 3000, 100):
+    for i in range(0, 3000, 200):
         assert float(angles(fast[i], slow_pca(pos, i, 20))) < 1e-4
 
 
 def test_a_jet_is_its_slow_twin() -> None:
     pos = shapes.statue(3000).pos.double()
     normal, curvature = jet(pos, 25)
-    for i in range(0, 3000, 100):
+    for i in range(0, 3000, 200):
         n, expected = slow_jet(pos, i, 25)
         assert float(angles(normal[i], n)) < 1e-6
         # the curvatures go with the sign of the normal
@@ -110,19 +110,19 @@ def test_the_curvatures_of_a_jet_are_sorted_and_go_with_its_normal() -> None:
 
 
 def test_a_jet_of_higher_order_is_closer_on_a_clean_surface() -> None:
-    shape = shapes.statue(20_000)
+    shape = shapes.statue(10_000)
     errors = [float(angles(jet_normals(shape.pos, 60, o), shape.normal).mean()) for o in (1, 2, 4)]
     assert errors[2] < 0.3 * errors[1] < 0.3 * errors[0]
     assert not bool(jet(shape.pos, 60, 1)[1].any())
 
 
 def test_noise_wants_more_neighbours_and_a_clean_cloud_fewer(generator: Generator) -> None:
-    clean = shapes.statue(20_000)
+    clean, at = shapes.statue(20_000), torch.arange(0, 20_000, 20)
     noise = torch.randn(clean.pos.shape, generator=generator)
     noisy = clean.pos + 0.01 * noise
     for pos, better, worse in ((clean.pos, 12, 200), (noisy, 200, 12)):
-        few, many = (angles(pca_normals(pos, k), clean.normal).mean() for k in (better, worse))
-        assert float(few) < 0.6 * float(many)
+        good, bad = (angles(pca_normals(pos, k, at), clean.normal[at]) for k in (better, worse))
+        assert float(good.mean()) < 0.6 * float(bad.mean())
 
 
 @both

@@ -25,7 +25,9 @@ def test_algebra() -> None:
     v = torch.randn(3, 50, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     torch.testing.assert_close(eigen.squared(packed(a)), packed(a @ a))
     torch.testing.assert_close(eigen.times(packed(a), v), (a @ v.t()[..., None])[..., 0].t())
-    torch.testing.assert_close(eigen.adjugate(packed(a)), packed(a.inverse() * a.det()[:, None, None]))
+    torch.testing.assert_close(
+        eigen.adjugate(packed(a)), packed(a.inverse() * a.det()[:, None, None])
+    )
     torch.testing.assert_close(eigen.outer(v), packed(v.t()[:, :, None] * v.t()[:, None]))
 
 
@@ -44,7 +46,9 @@ def test_smallest_and_spectrum(values: tuple[float, float, float], dtype: torch.
 
 def test_dominant_is_the_largest() -> None:
     a = random_matrices(200, (0.1, 0.5, 1.0))
-    cosine = (eigen.dominant(packed(a)).t() * torch.linalg.eigh(a).eigenvectors[..., 2]).sum(-1).abs()
+    cosine = (
+        (eigen.dominant(packed(a)).t() * torch.linalg.eigh(a).eigenvectors[..., 2]).sum(-1).abs()
+    )
     assert float(cosine.min()) > 1 - 1e-9
 
 

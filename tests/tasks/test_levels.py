@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ def test_neighbours_are_the_nearest_of_the_cloud() -> None:
 def test_levels_are_nested_and_four_times_sparser() -> None:
     levels = make_levels(shapes.sphere(20_000).pos)
     members = [set(levels.index[:, level].flatten().tolist()) for level in range(LEVELS)]
-    for fine, coarse in zip(members, members[1:], strict=False):
+    for fine, coarse in pairwise(members):
         assert coarse <= fine
         assert len(coarse) / len(fine) == pytest.approx(0.25, rel=0.15)
 
@@ -58,9 +60,8 @@ def test_spacing_follows_the_units(scale: float) -> None:
 def test_order_of_the_points_does_not_matter() -> None:
     pos = shapes.statue(8000).pos
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(pos)))
-    torch.testing.assert_close(
-        make_levels(pos[order]).normal.abs(), make_levels(pos).normal[order].abs(), atol=1e-4, rtol=0
-    )
+    shuffled, plain = make_levels(pos[order]).normal, make_levels(pos).normal[order]
+    torch.testing.assert_close(shuffled.abs(), plain.abs(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 40])

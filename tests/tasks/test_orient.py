@@ -34,7 +34,7 @@ def right(found: Tensor, expected: Tensor) -> float:
 
 
 @closed
-@pytest.mark.parametrize("n", [1000, 20_000])
+@pytest.mark.parametrize("n", [1000, 10_000])
 def test_exact_normals_of_a_closed_surface_all_face_outwards(
     make: Maker, n: int, generator: Generator
 ) -> None:
@@ -44,11 +44,11 @@ def test_exact_normals_of_a_closed_surface_all_face_outwards(
 
 
 @closed
-@pytest.mark.parametrize("noise", [0.0, 0.003, 0.015])
+@pytest.mark.parametrize("noise", [0.0, 0.015])
 def test_estimated_normals_of_a_noisy_surface_nearly_all_face_outwards(
     make: Maker, noise: float, generator: Generator
 ) -> None:
-    shape = make(20_000)
+    shape = make(10_000)
     pos = shape.pos + noise * torch.randn(shape.pos.shape, generator=generator)
     found = orient(pos, pca_normals(pos, 12 if noise == 0 else 60))
     assert right(found, normals(shape)) > 0.985
@@ -75,6 +75,14 @@ def test_separate_pieces_each_face_outwards(generator: Generator) -> None:
     ball, box = shapes.sphere(4000), shapes.box(4000)
     pos = torch.cat((ball.pos, 0.5 * ball.pos + 10, 2 * box.pos - 30))
     normal = torch.cat((normals(ball), normals(ball), normals(box)))
+    assert right(orient(pos, shuffled(normal, generator)), normal) == 1
+
+
+def test_open_pieces_that_are_round_face_outwards_wherever_they_are(generator: Generator) -> None:
+    shape = shapes.sphere(8000)
+    top = normals(shape)[shape.pos[:, 2] > 0]
+    pos = torch.cat((top - 20 * torch.eye(3)[2], top))  # one hemisphere far below the other
+    normal = torch.cat((top, top))
     assert right(orient(pos, shuffled(normal, generator)), normal) == 1
 
 
@@ -179,7 +187,9 @@ def test_bad_input_says_what_was_got() -> None:
         orient(pos, normal.long())
     with pytest.raises(ValueError, match=r"pass viewpoint=\(x, y, z\)"):
         orient(pos, normal, "viewpoint")
-    with pytest.raises(ValueError, match=r"viewpoint must have shape \(3,\) or \(10, 3\), got \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"viewpoint must have shape \(3,\) or \(10, 3\), got \(2,\)"
+    ):
         orient(pos, normal, "viewpoint", viewpoint=(0, 1))
     with pytest.raises(ValueError, match="axis must be a direction"):
         orient(pos, normal, "up", axis=(0, 0, 0))

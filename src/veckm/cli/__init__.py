@@ -11,13 +11,16 @@ import tyro
 
 from veckm import __version__
 from veckm.cli.encode import Encode
+from veckm.cli.evaluate import EvaluateNormals
 from veckm.cli.normals import Normals
+from veckm.cli.train import TrainNormals
 
 __all__ = ["VERBS", "Verb", "main"]
 
 _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
 
-Try `veckm normals`, which needs no file. `veckm --version` prints the version."""
+Try `veckm normals`, which needs no file. `veckm train normals` and `veckm evaluate normals` make
+its network anew and measure it. `veckm --version` prints the version."""
 
 
 class Verb(Protocol):
@@ -38,6 +41,13 @@ VERBS: dict[str, Callable[..., Verb]] = {
 }
 
 
+#: Verbs that say what for: `veckm train normals`.
+GROUPS: dict[str, dict[str, Callable[..., Verb]]] = {
+    "train": {"normals": TrainNormals},
+    "evaluate": {"normals": EvaluateNormals},
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0 if it did its work, 2 after an error, which takes one line on stderr."""
     args = list(sys.argv[1:] if argv is None else argv)
@@ -46,9 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     debug = False
     try:
-        verb: Verb = tyro.extras.subcommand_cli_from_dict(
-            VERBS, prog="veckm", description=_DESCRIPTION, args=args or ["--help"]
-        )
+        verb = _parse(args)
         debug = verb.debug
         verb.run()
         sys.stdout.flush()
@@ -63,6 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"veckm: error: {_in_one_line(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _parse(args: list[str]) -> Verb:
+    if args and args[0] in GROUPS:
+        verb: Verb = tyro.extras.subcommand_cli_from_dict(
+            GROUPS[args[0]], prog=f"veckm {args[0]}", args=args[1:] or ["--help"]
+        )
+    else:
+        verb = tyro.extras.subcommand_cli_from_dict(
+            VERBS, prog="veckm", description=_DESCRIPTION, args=args or ["--help"]
+        )
+    return verb
 
 
 def _in_one_line(error: Exception) -> str:

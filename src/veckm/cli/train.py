@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 from tyro.conf import FlagCreatePairsOff, arg
 
 from veckm import __version__
@@ -60,9 +59,7 @@ class TrainNormals:
             self._say(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError("there is nothing to learn from: give --meshes or --procedural")
-        with torch.random.fork_rng():
-            torch.manual_seed(self.seed)
-            net = NormalNet(self.stages, self.hidden)
+        net = NormalNet(self.stages, self.hidden, seed=self.seed)
         train(net, examples, budget, self.out, self._say)
         about: dict[str, object] = {
             "veckm": __version__,

@@ -193,7 +193,7 @@ def check_cloud(pos: Tensor, name: str = "pos") -> None:
 
 
 def check_k(k: int, count: int) -> int:
-    """k, or the number of points if that is smaller; raises unless k is a whole number from 1 on."""
+    """k, or the number of points if that is smaller; raises unless k is a whole number."""
     if isinstance(k, bool) or not isinstance(k, int):
         raise TypeError(f"k is a number of neighbours, got {k!r}; pass a whole number")
     if k < 1:

@@ -39,7 +39,7 @@ class PointNet(LocalEncoder):
     """
 
     def __init__(
-        self, k: int = 300, channels: tuple[int, ...] = (64, 128, 1024), chunk: int = 64
+        self, k: int = 300, channels: tuple[int, ...] = (64, 128, 1024), chunk: int = 16
     ) -> None:
         super().__init__()
         self.k, self.chunk, self.dim = _at_least("k", k, 1), chunk, channels[-1]
@@ -104,7 +104,7 @@ class KPConv(LocalEncoder):
 
     def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, P * 4)
         """The sums at the kernel points."""
-        return torch.cat([self._sums(patch) for patch in patches(pos, at, self.k, 128)])
+        return torch.cat([self._sums(patch) for patch in patches(pos, at, self.k, 32)])
 
     def _sums(
         self,

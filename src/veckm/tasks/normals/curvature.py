@@ -1,38 +1,52 @@
-"""Principal curvatures, given normals: a quadric fitted to the neighbours and to their normals.
+"""Principal curvatures, given normals: a cubic fitted to the neighbours and to their normals.
 
 In the frame of the normal of a point, with lengths in units of its neighbourhood,
 
-    z(u, v) = c0 + c1 u + c2 v + (a u^2 + 2 b u v + c v^2) / 2
+    z(u, v) = c0 + c1 u + c2 v + (a u^2 + 2 b u v + c v^2) / 2 + cubic terms
 
 each neighbour says three things: its height is z, and its normal is at right angles to the slopes
-of z along u and v. Heights are exact on a clean cloud; normals, which have looked at more points
-already, say more on a noisy one. Both are weighed by what they leave unexplained, point by point.
+of z along u and along v. Heights are exact on a clean cloud; normals, which have looked at more
+points already, say far more on a noisy one. Both are weighed by their noise: by what the fit over
+the smallest neighbourhood, where the surface is still simple, leaves unexplained of each.
 
-Small neighbourhoods follow the surface, large ones average noise away. Several are tried, and the
-largest is kept whose curvature agrees with those of all smaller ones within their own errors
-(Lepski's rule), the errors being those of least squares. There is no length in this: clouds may be
-in any units.
+Small neighbourhoods follow the surface, large ones average noise away. Three are tried: the 24
+nearest of all points, of a quarter and of a sixteenth of them, which reach two and four times as
+far at the same price. The largest is kept whose curvature agrees with those of all smaller ones
+within three standard errors (Lepski's rule). There is no length in this: clouds may be in any
+units.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.parallel import share, workers
-from veckm.tasks.normals.classical import Neighbours, bending, check_cloud, check_k, frame
+from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
+from veckm.tasks.normals.eigen import adjugate, trace
+from veckm.tasks.normals.levels import hashed
 
-#: Neighbourhoods tried: so many nearest points.
-SIZES = (12, 24, 48, 96)
+#: Neighbourhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
+_NEIGHBORS, _LEVELS = 24, 3
 #: Agreement: this many standard errors.
-_ERRORS = 2.0
-#: Points at a time in one worker.
-_PAIRS = 1 << 15
-#: Unexplained variance that counts as none, in units of the neighbourhood.
-_EXACT = 1e-10
+_ERRORS = 3.0
+#: Rounds that find the noise of heights and normals.
+_ROUNDS = 5
+#: Neighbours in hand in one worker.
+_PAIRS = 1 << 16
 #: Where the weight of a neighbour falls to zero, beyond the farthest of them (a square).
 _RIM = 1.2
+#: Unexplained variance that counts as none, in units of the neighbourhood.
+_EXACT = 1e-10
 _RIDGE = 1e-12
+#: Coefficients: c0, c1, c2, four cubic ones, and those wanted last.
+_WANTED, _ALL = 7, 10
+
+Search = Callable[[Tensor], list[Tensor]]  # (m,) -> S times (m, K)
 
 
 def mean_curvature(curvature: Tensor) -> Tensor:
@@ -72,8 +86,8 @@ def principal_curvatures(
 
     Positive where the surface bends away from the normal; with the other normal both change their
     sign (and places). Each normal may have any sign, whatever the signs of its neighbours are.
-    Where the neighbours do not tell (fewer than three points, points on a line, duplicates) the
-    answer is 0.
+    Where neither the neighbours nor their normals tell (fewer than three points, all in one place,
+    on a line with one normal) the answer is 0.
 
     Args:
         pos: the cloud.
@@ -95,24 +109,41 @@ def principal_curvatures(
         )
     if len(pos) < 3:
         return pos.new_zeros(len(pos), 2)
-    near = _known(neighbors, len(pos)) if neighbors is not None else None
+    x = pos.detach().to("cpu", torch.float64)
     n = torch.nn.functional.normalize(normal.detach().to("cpu", torch.float64), dim=-1)
-    if near is not None:
-        return _over_known(pos, n, near).to(pos)
-    sizes = _sizes(k, len(pos))
-    tree = Neighbours(pos)
-    n = n[tree.order]
+    if neighbors is not None:
+        near = _known(neighbors, len(x))
+        width = near.shape[-1]
+        return _everywhere(x, n, lambda here: list(near[here].long().unbind(1)), width).to(pos)
+    k, levels = (_NEIGHBORS, _LEVELS) if k is None else (k, 1)
+    k = check_k(k, len(x))
+    # In the order of the leaves of a tree what is near in space is near in memory.
+    order = torch.from_numpy(cKDTree(x.numpy()).indices)
+    found = torch.empty(len(x), 2, dtype=torch.float64)
+    x, n = x[order], n[order]
+    found[order] = _everywhere(x, n, _search(x, k, levels), k)
+    return found.to(pos)
 
-    def work(here: Tensor, nearest: Tensor) -> Tensor:
-        return _estimate(tree.x, n, here, [nearest[:, :size] for size in sizes])
 
-    return tree.fill(sizes[-1], None, 2, work, pairs=_PAIRS).to(pos)
+def _search(x: Tensor, k: int, levels: int) -> Search:  # (N, 3)
+    """The k nearest of each level that has so many."""
+    members = [_level(x.numpy(), level) for level in range(levels)]
+    trees = [(torch.from_numpy(m), cKDTree(x.numpy()[m])) for m in members if len(m) >= k]
+
+    def search(here: Tensor) -> list[Tensor]:
+        rows, each = x[here].numpy(), np.arange(1, k + 1)
+        return [members[torch.from_numpy(tree.query(rows, each)[1])] for members, tree in trees]
+
+    return search
 
 
-def _sizes(k: int | None, count: int) -> tuple[int, ...]:
-    if k is None:
-        return tuple(sorted({min(size, count) for size in SIZES}))
-    return (check_k(k, count),)
+def _level(x: np.ndarray, level: int) -> np.ndarray:  # (N, 3) -> rows
+    """About one point in 4^level, by place and not by row: a shuffled cloud has the same."""
+    if level == 0:
+        return np.arange(len(x))
+    low = x.min(0)
+    cells = np.floor((x - low) / max(float((x - low).max()), 1e-300) * 4096).astype(np.int64)
+    return np.flatnonzero(hashed(cells) < np.uint64(2 ** (64 - 2 * level)))
 
 
 def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
@@ -131,82 +162,109 @@ def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
     return neighbors.reshape(count, -1, neighbors.shape[-1]).cpu()
 
 
-def _over_known(pos: Tensor, n: Tensor, near: Tensor) -> Tensor:  # (N, 3), (N, 3), (N, S, K)
-    x = pos.detach().to("cpu", torch.float64)
+def _everywhere(x: Tensor, n: Tensor, search: Search, width: int) -> Tensor:  # -> (N, 2)
+    """The curvatures of all points, by neighbourhoods of `width` points."""
     out = x.new_empty(len(x), 2)
-    step = max(1, _PAIRS // near.shape[-1])
+    step = max(1, _PAIRS // width)
 
     def chunk(first: int) -> None:
         here = torch.arange(first, min(first + step, len(x)))
-        out[here] = _estimate(x, n, here, list(near[here].long().unbind(1)))
+        axes = frame(n[here])
+        sets = search(here)
+        out[here] = _choose([_rows((x[s] - x[here][:, None]) @ axes, n[s] @ axes) for s in sets])
 
     starts = range(0, len(x), step)
     share(starts, lambda _: chunk, workers(out.device, len(starts)))
     return out
 
 
-def _estimate(
-    x: Tensor,  # (N, 3)
-    n: Tensor,  # (N, 3)
-    here: Tensor,  # (m,)
-    sets: list[Tensor],  # (m, K) each, small ones first
-) -> Tensor:  # (m, 2)
-    """Curvatures of the points `here`: the fit to the largest set that smaller ones agree with."""
-    axes = frame(n[here])
-    fits = [_fit((x[s] - x[here][:, None]) @ axes, n[s] @ axes) for s in sets]
-    slope, bend, error = (t.clone() for t in fits[0])
-    alive = torch.ones_like(error, dtype=torch.bool)
+def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m, 2)
+    """The curvatures of the largest neighbourhood that all smaller ones agree with."""
+    height, slope = _noise(*sets[0])
+    fits = []
+    for heights, slopes, far, _ in sets:
+        c, variance = _solve(heights * (far / height).square() + slopes / slope.square())
+        fits.append((c[1:3], c[_WANTED:] / far, variance.sqrt() / far))
+    first, second, _ = fits[0]
+    agreed = torch.ones_like(height, dtype=torch.bool)
     for s in range(1, len(fits)):
-        for t in range(s):
-            off = torch.linalg.vector_norm(fits[s][1] - fits[t][1], dim=-1)
-            alive &= off <= _ERRORS * (fits[s][2] + fits[t][2])
-        slope, bend, error = (
-            torch.where(alive if new.dim() == 1 else alive[:, None], new, old)
-            for new, old in zip(fits[s], (slope, bend, error), strict=True)
-        )
-    return bending(slope, bend)
+        for smaller in fits[:s]:
+            off = torch.linalg.vector_norm(fits[s][1] - smaller[1], dim=0)
+            agreed &= off <= _ERRORS * smaller[2]
+        first = torch.where(agreed, fits[s][0], first)
+        second = torch.where(agreed, fits[s][1], second)
+    return bending(first.T, second.T)
 
 
-def _fit(
+def _noise(
+    heights: Tensor, slopes: Tensor, far: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:  # (m,), (m,)
+    """The noise of heights, a length, and of normals, an angle: each weighs the other's fit."""
+    height = slope = torch.ones_like(far)
+    for _ in range(_ROUNDS):
+        c = _solve(heights / height + slopes / slope)[0]
+        height = _unexplained(heights, c, weight)
+        slope = _unexplained(slopes, c, 2 * weight)
+    return height.sqrt() * far, slope.sqrt()
+
+
+def _unexplained(gram: Tensor, c: Tensor, count: Tensor) -> Tensor:  # -> (m,)
+    """Variance of the residuals of one kind of row: the quadratic form of the Gram at (c, -1)."""
+    full = torch.cat((c, torch.full_like(c[:1], -1.0)))
+    rest = ((gram * full).sum(1) * full).sum(0)
+    return rest.clamp_min(0.0) / (count - _ALL / 2).clamp_min(1.0) + _EXACT
+
+
+def _rows(
     d: Tensor,  # (m, K, 3) neighbours about the point, in its frame
     n: Tensor,  # (m, K, 3) their normals, in the same frame
-) -> tuple[Tensor, Tensor, Tensor]:  # (m, 2), (m, 3), (m,)
-    """Slopes (c1, c2), second derivatives (a, b, c) and the standard error of these."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (11, 11, m), (11, 11, m), (m,), (m,)
+    """What heights and normals say, as Gram matrices; how far they reach; their summed weight."""
     square = d.square().sum(-1)  # (m, K)
     far = square.amax(1).sqrt()
     far = torch.where(far > 0, far, 1.0)
     u, v, z = (d / far[:, None, None]).unbind(-1)
     p, q, r = (n * torch.where(n[..., 2:] < 0, -1.0, 1.0)).unbind(-1)
     w = 1 - square / (_RIM * far.square())[:, None]  # its square is the weight
-    one, none = torch.ones_like(u), torch.zeros_like(u)
-    height = torch.stack((one, u, v, u * u / 2, u * v, v * v / 2, z), -1) * w[..., None]
-    # r z_u + p = 0 and r z_v + q = 0: the tangents (1, 0, z_u) and (0, 1, z_v) are across (p, q, r)
-    along_u = torch.stack((none, r, none, r * u, r * v, none, -p), -1) * w[..., None]
-    along_v = torch.stack((none, none, r, none, r * u, r * v, -q), -1) * w[..., None]
-    heights = height.mT @ height  # (m, 7, 7)
-    slopes = along_u.mT @ along_u + along_v.mT @ along_v
-    weight = w.square().sum(1)  # (m,)
-    c = _solve(heights + slopes)[0]
-    # Once more, each kind by what it left unexplained.
-    heights = heights / _unexplained(heights, c, weight)
-    slopes = slopes / _unexplained(slopes, c, 2 * weight)
-    c, spread = _solve(heights + slopes)
-    error = spread.sqrt() / far
-    return c[:, 1:3], c[:, 3:] / far[:, None], error
+    uu, uv, vv = u * u / 2, u * v, v * v / 2
+    # The tangents (1, 0, z_u) and (0, 1, z_v) are across (p, q, r): r z_u = -p, r z_v = -q.
+    t, o = r * w, torch.zeros_like(u)
+    tu, tv, tuu, tuv, tvv = (t * s for s in (u, v, uu, uv, vv))
+    wu, wv, wuu, wuv, wvv = (w * s for s in (u, v, uu, uv, vv))
+    heights = [w, wu, wv, u * wuu / 3, v * wuu, u * wvv, v * wvv / 3, wuu, wuv, wvv, w * z]
+    along_u = [o, t, o, tuu, tuv, tvv, o, tu, tv, o, -p * w]
+    along_v = [o, o, t, o, tuu, tuv, tvv, o, tu, tv, -q * w]
+    both = [torch.cat(pair, 1) for pair in zip(along_u, along_v, strict=True)]
+    return _gram(heights), _gram(both), far, w.square().sum(1)
 
 
-def _unexplained(gram: Tensor, c: Tensor, count: Tensor) -> Tensor:  # -> (m, 1, 1)
-    """Variance of the residuals of one kind of row: the quadratic form of the Gram at (c, -1)."""
-    full = torch.cat((c, torch.full_like(c[:, :1], -1.0)), -1)
-    rest = torch.einsum("mi,mij,mj->m", full, gram, full)
-    return (rest.clamp_min(0.0) / (count - 3).clamp_min(1.0) + _EXACT)[:, None, None]
+def _gram(columns: list[Tensor]) -> Tensor:  # 11 times (m, K) -> (11, 11, m)
+    rows = torch.stack(columns, 1)
+    return (rows @ rows.mT).permute(1, 2, 0).contiguous()
 
 
-def _solve(gram: Tensor) -> tuple[Tensor, Tensor]:  # (m, 7, 7) -> (m, 6), (m,)
-    """The coefficients, and the summed variance of the last three for rows of unit variance."""
-    left, right = gram[:, :6, :6], gram[:, :6, 6:]
-    ridge = _RIDGE * left.diagonal(dim1=-2, dim2=-1).sum(-1)
-    factor = torch.linalg.cholesky_ex(left + ridge[:, None, None] * torch.eye(6).to(left))[0]
-    inverse = torch.cholesky_inverse(factor)
-    c = (inverse @ right).squeeze(-1)
-    return c, inverse.diagonal(dim1=-2, dim2=-1)[:, 3:].sum(-1)
+def _solve(gram: Tensor) -> tuple[Tensor, Tensor]:  # (11, 11, m) -> (10, m), (m,)
+    """The coefficients, and the summed variance of those wanted, for rows of unit variance.
+
+    Elimination without pivots, as the matrix is positive; each step is one pass over all points.
+    The Gram matrix is used up.
+    """
+    a = gram
+    diagonal = a.diagonal()[:, :_ALL]  # (m, 10), a view
+    diagonal += _RIDGE * diagonal.sum(1, keepdim=True)
+    variance = torch.zeros_like(a[0, 0])
+    for j in range(_ALL):
+        if j == _WANTED:  # what is left is the inverse of the covariance of the wanted
+            variance = _inverse_trace(a[j:_ALL, j:_ALL])
+        a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
+    c = torch.empty_like(a[:_ALL, 0])
+    for j in reversed(range(_ALL)):
+        c[j] = (a[j, _ALL] - (a[j, j + 1 : _ALL] * c[j + 1 :]).sum(0)) / a[j, j]
+    return c, variance
+
+
+def _inverse_trace(m: Tensor) -> Tensor:  # (3, 3, m) -> (m,)
+    packed = torch.stack((m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]))
+    cofactors = adjugate(packed)
+    det = packed[0] * cofactors[0] + packed[3] * cofactors[3] + packed[4] * cofactors[4]
+    return (trace(cofactors) / det).clamp_min(0.0)

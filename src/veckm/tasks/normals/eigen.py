@@ -14,6 +14,8 @@ from torch import Tensor
 #: Ratios of eigenvalues to the power of 2^6 = 64.
 _SQUARINGS = 6
 _TINY = 1e-30
+#: Traces below this are zero but for rounding.
+_FLAT = 1e-12
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:  # (3, ...), (3, ...) -> (...)
@@ -33,8 +35,11 @@ def trace(m: Tensor) -> Tensor:  # (6, ...) -> (...)
 
 
 def scaled(m: Tensor) -> Tensor:
-    """Divided by its trace: float32 then neither overflows nor vanishes."""
-    return m / trace(m).clamp_min(_TINY)
+    """Divided by its trace: float32 then neither overflows nor vanishes.
+
+    Cofactors of points on a line are zero but for rounding, of either sign: they stay small.
+    """
+    return m / trace(m).clamp_min(_FLAT)
 
 
 def adjugate(m: Tensor) -> Tensor:  # (6, ...) -> (6, ...)

@@ -151,10 +151,7 @@ def _single(
     if orient != "none":
         normal = turn(pos, normal, orient, viewpoint=viewpoint)
     bend = principal_curvatures(pos, normal) if curvature else None
-    like = {"dtype": pos.dtype, "device": pos.device}
-    return Estimate(
-        normal.to(**like), error.to(**like), None if bend is None else bend.to(**like)
-    )
+    return Estimate(normal.to(pos), error.to(pos), None if bend is None else bend.to(pos))
 
 
 @lru_cache(maxsize=1)

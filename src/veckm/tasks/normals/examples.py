@@ -6,7 +6,7 @@ points, noise and density, by the seed alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,15 +39,16 @@ def clouds(
     meshes: Mapping[str, Mesh], recipe: Recipe
 ) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
     """All clouds of a recipe, one after the other."""
-    sources: list[tuple[str, Callable[[], Mesh | Surface]]] = [
-        (name, lambda mesh=mesh: mesh) for name, mesh in meshes.items() for _ in range(recipe.per_mesh)
-    ]
-    sources += [
-        (f"procedural {k}", lambda k=k: random_surface(1000 * recipe.seed + k)) for k in range(recipe.procedural)
-    ]
-    for k, (name, source) in enumerate(sources):
+    for k, (name, source) in enumerate(_sources(meshes, recipe)):
         generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + k)
-        yield name, *_cloud(source(), generator, recipe.sizes)
+        yield name, *_cloud(source, generator, recipe.sizes)
+
+
+def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Mesh | Surface]]:
+    for name, mesh in meshes.items():
+        yield from [(name, mesh)] * recipe.per_mesh
+    for k in range(recipe.procedural):
+        yield f"procedural {k}", random_surface(1000 * recipe.seed + k)
 
 
 def _cloud(
@@ -56,7 +57,8 @@ def _cloud(
     n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
     kind, level, which, between = uniform(generator, 4).tolist()
     uneven = kind > 0.75
-    made = make_cloud(source, ("stripe" if kind > 0.875 else "gradient") if uneven else "none", generator, n, 1)
+    density = ("stripe" if kind > 0.875 else "gradient") if uneven else "none"
+    made = make_cloud(source, density, generator, n, 1)
     if level < (_LEVEL if uneven else _CLEAN):
         noise = 0.0
     elif level < _LEVEL or uneven:

@@ -110,7 +110,9 @@ def _neighbors(x: np.ndarray, rank: np.ndarray) -> tuple[Tensor, Tensor]:
     for level in range(LEVELS):
         members = _subset(rank, level)
         k = min(NEIGHBORS, len(members))
-        far, near = _tree(x[members]).query(x, k=np.arange(1, k + 1), workers=torch.get_num_threads())
+        far, near = _tree(x[members]).query(
+            x, k=np.arange(1, k + 1), workers=torch.get_num_threads()
+        )
         index[:, level, :k] = members[near]
         index[:, level, k:] = index[:, level, :1]  # a tiny cloud: the nearest again
         radius[:, level] = far[:, -1]

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from veckm.data.sampling import Seed, make_generator
 from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
@@ -119,27 +120,38 @@ def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
     return View(edge, point, offset / radius[1], votes, options)
 
 
+def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
+    """With torch's own first weights, but drawn from the generator."""
+    layer = nn.utils.skip_init(nn.Linear, size, out)
+    for value in layer.parameters():
+        nn.init.uniform_(value, -(size**-0.5), size**-0.5, generator=generator)
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
 class Stage(nn.Module):
     """Neighbours -> weights -> a normal and its expected error."""
 
-    def __init__(self, options: int, hidden: int = 32, context: int = 64) -> None:
+    def __init__(self, options: int, hidden: int, context: int, generator: torch.Generator) -> None:
         super().__init__()
         self.inner = nn.Parameter(torch.empty(LEVELS, hidden, EDGE))
         self.inner_bias = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
         self.outer = nn.Parameter(torch.empty(LEVELS, hidden, hidden))
         self.weigh = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
         for weight in (self.inner, self.outer):
-            nn.init.normal_(weight, std=math.sqrt(2 / weight.shape[2]))
+            nn.init.normal_(weight, std=math.sqrt(2 / weight.shape[2]), generator=generator)
         self.context = nn.Sequential(
-            nn.Linear(2 * LEVELS * hidden + POINT, context),
+            _linear(2 * LEVELS * hidden + POINT, context, generator),
             nn.ReLU(),
-            nn.Linear(context, context),
+            _linear(context, context, generator),
             nn.ReLU(),
         )
-        self.bias = nn.Linear(context, LEVELS * hidden)
-        self.level = nn.Linear(context, 2 * LEVELS)
-        self.choose = nn.Linear(context, options + 1)
-        self.doubt = nn.Sequential(nn.Linear(context + 2, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.bias = _linear(context, LEVELS * hidden, generator)
+        self.level = _linear(context, 2 * LEVELS, generator)
+        self.choose = _linear(context, options + 1, generator)
+        self.doubt = nn.Sequential(
+            _linear(context + 2, 32, generator), nn.ReLU(), _linear(32, 1, generator)
+        )
         for zero in (self.level.weight, self.level.bias):
             nn.init.zeros_(zero)
 
@@ -201,10 +213,15 @@ def answers(stage: nn.Module, levels: Levels, said: Answer | None) -> Answer:
 class NormalNet(nn.Module):
     """Stages one after the other."""
 
-    def __init__(self, stages: int = 3, hidden: int = 32, context: int = 64) -> None:
+    def __init__(
+        self, stages: int = 3, hidden: int = 32, context: int = 64, seed: Seed = 0
+    ) -> None:
         super().__init__()
         self.settings = {"stages": stages, "hidden": hidden, "context": context}
-        self.stages = nn.ModuleList(Stage(LEVELS + (k > 0), hidden, context) for k in range(stages))
+        generator = make_generator(seed)
+        self.stages = nn.ModuleList(
+            Stage(LEVELS + (k > 0), hidden, context, generator) for k in range(stages)
+        )
 
     def forward(self, levels: Levels) -> Answer:
         """Normals and expected errors of all points, without a graph."""

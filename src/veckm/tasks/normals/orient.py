@@ -13,7 +13,13 @@ not outdo a few firm ones.
 A spanning tree of the best edges would let a single wrong edge turn half of the cloud. Here patches
 grow instead: each patch joins the neighbour with which its votes, all of them along the common
 border, agree best; the votes of the new patches are the sums of the old. About log N such rounds
-make one patch of each connected piece, in near linear time.
+make one patch of each connected piece, in near linear time. A border whose votes cancel joins
+nothing.
+
+Pieces that are closed or round enough to know their outside are turned to face it. The others,
+strips and patches, are joined to what is nearest by the same rule over thinned clouds. A piece
+inside another, as the wall of a hollow is, is turned outwards like any other. Sheets thinner than
+about two distances of points, and blades, look the same as noise: their two sides may go wrong.
 """
 
 from __future__ import annotations
@@ -36,15 +42,19 @@ Ints = npt.NDArray[np.int64]
 
 #: Neighbours that vote on a point.
 _NEIGHBORS = 10
-#: Pieces that the neighbours leave apart are joined over thinned clouds: every 4th, 16th, 64th point.
+#: Pieces left apart are joined over thinned clouds: every 4th, 16th and 64th point.
 _LEVELS, _THINNING = 4, 4
+#: What must be left of the votes along a border when those for and against cancel.
+_AGREED = 0.25
 #: Sweeps in which a single point may still change its mind.
 _SWEEPS = 4
 #: A piece with less volume than this, as a share of area times distance, has no outside.
 _FLAT = 0.02
-#: Up for a flat piece: +z, for a vertical one +x, and +y if it is across that too.
 #: A piece this round knows its outside; one that is closed, with an opening of less than this, too.
 _ROUND, _OPEN = 0.5, 0.2
+#: Fewer points than this are never sure.
+_MANY = 40
+#: Up for a flat piece: +z, for a vertical one +x, and +y if it is across that too.
 _UP = np.array([1e-4, 1e-8, 1.0])
 
 
@@ -63,9 +73,10 @@ def orient(
     ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards `viewpoint`, one place or
     one for each point. ``"up"`` turns every normal to the side of `axis`. ``"consistent"`` lets
     neighbours agree, and turns each connected piece outwards: so that the volume it encloses is
-    positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y). The given signs do not matter: a
-    normal at right angles to the direction asked for gets its first component that is not zero
-    positive.
+    positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y).
+
+    The given signs do not matter: a normal at right angles to the direction asked for gets its
+    first component that is not zero positive.
 
     Args:
         pos: the cloud.
@@ -143,28 +154,34 @@ def consistent(x: Floats, n: Floats) -> Floats:  # (N, 3), (N, 3) -> (N,)
     i, j, reach = _pairs(x)
     area = reach**2 + 1e-200  # a place without neighbours counts, if only just
     vote = _votes(x, n, i, j)
-    piece, sign = _grow(i, j, vote, piece, sign)
+    piece, sign = _grow(i, j, vote, piece, sign, _AGREED)
     sign = _settle(sign, i, j, vote)
-    for level in range(1, _LEVELS):
-        if not piece.any():
-            break
-        sign, piece = _faced(x, n, area, piece, sign)
-        rows = _thinned(x, piece, _THINNING**level)
-        i, j = (rows[t] for t in _pairs(x[rows])[:2])
-        vote = _votes(x, n, i, j) * sign[i] * sign[j]
-        piece, sign = _grow(piece[i], piece[j], vote, piece, sign)
+    turn, sure = _outward(x, n * sign[:, None], area, piece)
+    faced = np.where(sure, turn * sign, 0.0)  # their signs are final
+    sign, piece = _joined(x, n, np.where(sure, faced, sign), np.where(sure, -1, piece))
+    known = np.sign(_total(piece, faced * sign))[piece]
+    turn, _ = _outward(x, n * sign[:, None], area, piece)
     result = np.empty(len(x))
-    result[order] = sign * _outward(x, n * sign[:, None], area, piece)[0]
+    result[order] = sign * np.where(known == 0, turn, known)
     return result
 
 
-def _faced(
-    x: Floats, n: Floats, area: Floats, piece: Ints, sign: Floats
-) -> tuple[Floats, Ints]:  # (N,), (N,)
-    """Pieces that know their outside face it and count as one, so that nothing turns them again."""
-    turn, sure = _outward(x, n * sign[:, None], area, piece)
-    piece = np.unique(np.where(sure, -1, piece), return_inverse=True)[1]
-    return np.where(sure, turn * sign, sign), piece
+def _joined(x: Floats, n: Floats, sign: Floats, piece: Ints) -> tuple[Floats, Ints]:  # (N,), (N,)
+    """Signs and pieces after joining what lies near each other, over ever thinner clouds.
+
+    Pieces with one number, as those that know their outside, are never turned apart.
+    """
+    piece = np.unique(piece, return_inverse=True)[1]
+    for level in range(1, _LEVELS):
+        if not piece.any():
+            break
+        rows = _thinned(x, piece, _THINNING**level)
+        i, j = (rows[t] for t in _pairs(x[rows])[:2])
+        vote = _votes(x, n, i, j) * sign[i] * sign[j]
+        # In the end anything is better than no votes at all.
+        least = _AGREED if level < _LEVELS - 1 else 0.0
+        piece, sign = _grow(piece[i], piece[j], vote, piece, sign, least)
+    return sign, piece
 
 
 def _thinned(x: Floats, piece: Ints, step: int) -> Ints:
@@ -195,17 +212,17 @@ def _votes(x: Floats, n: Floats, i: Ints, j: Ints) -> Floats:  # (E,)
 
 
 def _grow(
-    a: Ints, b: Ints, vote: Floats, piece: Ints, sign: Floats
+    a: Ints, b: Ints, vote: Floats, piece: Ints, sign: Floats, least: float
 ) -> tuple[Ints, Floats]:  # (E,), (E,), (E,), (N,), (N,) -> (N,), (N,)
-    """Patches join until no votes are left between them: pieces from 0 on, and signs."""
+    """Patches join while some border is of one mind: pieces, numbered from 0, and signs."""
     weight = np.abs(vote)
     count = int(piece.max()) + 1
     while True:
         a, b, vote, weight = _summed(a, b, vote, weight, count)
-        if not len(a):
-            return piece, sign
-        root, turn = _join(a, b, vote, weight, count)
+        root, turn = _join(a, b, vote, weight, count, least)
         kept, root = np.unique(root, return_inverse=True)
+        if len(kept) == count:
+            return piece, sign
         sign, piece = sign * turn[piece], root[piece]
         vote = vote * turn[a] * turn[b]
         a, b, count = root[a], root[b], len(kept)
@@ -218,18 +235,20 @@ def _summed(
     apart = a != b
     key = (np.minimum(a, b) * count + np.maximum(a, b))[apart]
     pair, slot = np.unique(key, return_inverse=True)
-    vote, weight = (np.bincount(slot, w[apart], len(pair)) for w in (vote, weight))
+    vote, weight = _total(slot, vote[apart]), _total(slot, weight[apart])
     return pair // count, pair % count, vote, weight
 
 
 def _join(
-    a: Ints, b: Ints, vote: Floats, weight: Floats, count: int
+    a: Ints, b: Ints, vote: Floats, weight: Floats, count: int, least: float
 ) -> tuple[Ints, Floats]:  # (count,), (count,)
     """Every patch takes its best neighbour: the patch at the root of each tree, and the turn to it.
 
-    Best is vote^2 / weight: a long border, and of one mind.
+    Best is vote^2 / weight: a long border, and of one mind. A border whose votes cancel, so that
+    less than a share `least` is left, joins nothing.
     """
     order = np.argsort(vote**2 / np.maximum(weight, 1e-300), kind="stable")
+    order = order[np.abs(vote[order]) >= least * weight[order]]
     best = np.full(count, -1)
     best[np.stack((a[order], b[order]), 1).ravel()] = np.repeat(order, 2)  # the last one stays
     parent = np.arange(count)
@@ -251,9 +270,7 @@ def _settle(sign: Floats, i: Ints, j: Ints, vote: Floats) -> Floats:
     """Single points that most of their neighbours contradict, turned; even and odd rows in turn."""
     even = np.arange(len(sign)) % 2
     for sweep in range(_SWEEPS):
-        field = np.bincount(i, vote * sign[j], len(sign)) + np.bincount(
-            j, vote * sign[i], len(sign)
-        )
+        field = _total(i, vote * sign[j], len(sign)) + _total(j, vote * sign[i], len(sign))
         sign = np.where((field * sign < 0) & (even == sweep % 2), -sign, sign)
     return sign
 
@@ -267,18 +284,25 @@ def _outward(
     centre of the piece as c the sign is right for most open pieces too. Sure is a piece that is
     closed, its normals adding up to nothing, or that is round.
     """
-    total = np.bincount(piece, area)
-    centre = _sums(piece, area, x) / total[:, None]
+    total = _total(piece, area)
+    centre = _totals(piece, area, x) / total[:, None]
     d = x - centre[piece]
-    volume = np.bincount(piece, area * np.einsum("nc,nc->n", n, d))
-    most = np.bincount(piece, area * np.linalg.norm(d, axis=1))
-    open_ = np.linalg.norm(_sums(piece, area, n), axis=1) / total
+    volume = _total(piece, area * np.einsum("nc,nc->n", n, d))
+    most = _total(piece, area * np.linalg.norm(d, axis=1))
+    open_ = np.linalg.norm(_totals(piece, area, n), axis=1) / total
     round_ = np.abs(volume) / np.maximum(most, 1e-300)
-    sure = (round_ > _ROUND) | ((open_ < _OPEN) & (round_ > _FLAT))
-    up = np.bincount(piece, area * (n @ _UP))
+    round_[most < 1e-12 * np.abs(x).max() * total] = 0.0  # all in one place, up to rounding
+    many = np.bincount(piece) >= _MANY
+    sure = many & ((round_ > _ROUND) | ((open_ < _OPEN) & (round_ > _FLAT)))
+    up = _total(piece, area * (n @ _UP))
     inward = np.where(round_ > _FLAT, volume, up) < 0
     return np.where(inward, -1.0, 1.0)[piece], sure[piece]
 
 
-def _sums(piece: Ints, area: Floats, values: Floats) -> Floats:  # (N,), (N,), (N, 3) -> (P, 3)
-    return np.stack([np.bincount(piece, area * column) for column in values.T], 1)
+def _total(slot: Ints, values: Floats, count: int = 0) -> Floats:  # (N,), (N,) -> (P,)
+    """The sum of the values of each slot."""
+    return np.bincount(slot, values, count).astype(np.float64, copy=False)
+
+
+def _totals(slot: Ints, area: Floats, values: Floats) -> Floats:  # (N,), (N,), (N, 3) -> (P, 3)
+    return np.stack([_total(slot, area * column) for column in values.T], 1)

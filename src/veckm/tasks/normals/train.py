@@ -128,8 +128,9 @@ def _train_stage(
             for group in optimizer.param_groups:
                 group["lr"] = budget.rate * _schedule(step, budget.steps)
             seen.append(_step(replicas, examples, budget, generator, pool))
-            nn.utils.clip_grad_norm_(stage.parameters(), 1.0)
-            optimizer.step()
+            length = nn.utils.clip_grad_norm_(stage.parameters(), 1.0)
+            if torch.isfinite(length):  # one point in a million must not end the training
+                optimizer.step()
             advance()
             if (step + 1) % 100 == 0:
                 line = {"stage": number, "step": step + 1, "rmse": sum(seen) / len(seen)}

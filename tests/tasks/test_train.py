@@ -1,0 +1,87 @@
+"""Training learns, resumes where it was killed, and gives the same result again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from veckm.data.surfaces import random_shape
+from veckm.tasks.normals import load, save
+from veckm.tasks.normals.examples import Recipe, clouds
+from veckm.tasks.normals.levels import make_levels
+from veckm.tasks.normals.network import NormalNet
+from veckm.tasks.normals.train import Budget, Example, angles, make_example, train
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    recipe = Recipe(per_mesh=0, procedural=3, seed=7, sizes=(1500,))
+    return [make_example(pos, normal) for _, pos, normal in clouds({}, recipe)]
+
+
+def fresh() -> NormalNet:
+    return NormalNet(stages=2, hidden=8, context=16)
+
+
+def forget(examples: list[Example]) -> list[Example]:
+    return [Example(e.levels, e.truth) for e in examples]
+
+
+BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
+
+
+def test_recipe_is_the_same_for_the_same_seed() -> None:
+    recipe = Recipe(per_mesh=0, procedural=2, seed=1, sizes=(300,))
+    for (_, a, m), (_, b, n) in zip(clouds({}, recipe), clouds({}, recipe), strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(m, n)
+
+
+def test_learns(examples: list[Example], tmp_path: Path) -> None:
+    lines: list[str] = []
+    net = fresh()
+    before = [angles(net(e.levels).normal, e.truth).square().mean().sqrt() for e in examples]
+    train(net, forget(examples), Budget(150, 4, 128, 1e-2), tmp_path, lines.append)
+    after = [angles(net(e.levels).normal, e.truth).square().mean().sqrt() for e in examples]
+    assert sum(after) < 0.9 * sum(before)
+    assert any("degrees" in line for line in lines)
+    assert (tmp_path / "log.jsonl").read_text().count("\n") == 2
+
+
+def test_same_seed_same_weights(examples: list[Example], tmp_path: Path) -> None:
+    nets = [fresh(), fresh()]
+    for k, net in enumerate(nets):
+        train(net, forget(examples), BUDGET, tmp_path / str(k), lambda _: None)
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_killed_and_run_again(
+    examples: list[Example], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = Budget(120, 2, 32, 1e-2)
+    whole = fresh()
+    train(whole, forget(examples), budget, tmp_path / "whole", lambda _: None)
+
+    class Kill(Exception):
+        pass
+
+    def stop(line: str) -> None:
+        if "step 100" in line and "stage 1" in line:
+            raise Kill
+
+    with pytest.raises(Kill):
+        train(fresh(), forget(examples), budget, tmp_path / "cut", stop)
+    again = fresh()
+    train(again, forget(examples), budget, tmp_path / "cut", lambda _: None)
+    for a, b in zip(whole.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_weights_survive_a_file(tmp_path: Path) -> None:
+    net = fresh()
+    save(net, tmp_path / "w.safetensors", {"steps": 0})
+    levels = make_levels(random_shape(500, seed=3).pos)
+    torch.testing.assert_close(load(tmp_path / "w.safetensors")(levels).normal, net(levels).normal)
