@@ -165,8 +165,8 @@ class Rates:
     BLOCK = 4.5e-5  # Python and thread hand-over for one block, one pass
     ROW = 8e-6  # one row of all pairs, beside its numbers
     CALL = 3.5e-3  # what planning costs however few the points are
-    SEARCH = 4e-6  # sorting one point and looking up its neighbours
-    TRIMMED = 0.75  # of the work on the nodes of small clouds is left without the idle ones
+    SEARCH = 3e-6  # sorting one point and looking up its neighbours
+    TRIMMED = 0.7  # of the work on the nodes of small clouds is left without the idle ones
 
 
 def no_subnormals(values: Tensor, inplace: bool = False) -> Tensor:

@@ -75,6 +75,12 @@ class Blocks:
         return out
 
     @property
+    def mean_diagonal(self) -> float:
+        """Of the boxes of the blocks, each as often as it has points."""
+        diagonal = torch.linalg.vector_norm((self.high - self.low).double(), dim=1)
+        return float((diagonal * self.count).sum() / self.count.sum().clamp_min(1))
+
+    @property
     def largest_group(self) -> int:
         return max((rows.stop - rows.start for rows, _ in self.groups), default=0)
 

@@ -48,7 +48,7 @@ class Grid(Engine):
         width = problem.columns.shape[1]
         numbers = (len(problem.pos) + len(problem.queries)) * width
         seconds = sum(b.seconds for b in blocks) / len(blocks)
-        seconds *= 1.15 * (Rates.TRIMMED if int(problem.cloud[-1]) else 1.0)
+        seconds *= 1.2 * (Rates.TRIMMED if int(problem.cloud[-1]) else 1.0)
         seconds += Rates.CALL + numbers * Rates.PHASOR
         seconds += len(problem.queries) * width * Rates.WRITE
         return GridTask(

@@ -14,7 +14,7 @@ the dual lattice, whose shortest vectors are sqrt(2) / a long: the exponent of a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ _QUADRATURE_SHARE = 0.5
 #: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
 _TAIL = {1: 1.0, 2: 1.0, 3: 0.7}
 _TAIL_BEYOND_3D = 6.0
+#: Blocks narrower than this share of the reach need a cut farther out, at most by this factor of s.
+_WIDE, _FARTHEST = 0.8, 2.0
 #: A coarser lattice would leave points without a node in reach.
 _COARSEST = 0.05
 
@@ -65,6 +67,16 @@ class Lattice:
         reach = math.sqrt(math.log(max(tail / eps, 2.0))) / beta
         density = 2 / spacing**in_dim
         return cls(spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
+
+    def for_blocks(self, diagonal: float, beta: float) -> Lattice:
+        """The same lattice with a reach that suits the size of the blocks.
+
+        A point uses the nodes of its whole block, more than its own reach. In blocks much smaller
+        than the reach, as in crowded clouds, there are few of these, and the cut shows: the mean
+        error doubled from blocks of 0.9 to blocks of 0.3 of the reach.
+        """
+        farther = min(max(_WIDE * self.reach / max(diagonal, 1e-30), 1.0), _FARTHEST)
+        return replace(self, reach=math.sqrt(self.reach**2 + math.log(farther) / beta**2))
 
 
 @dataclass(frozen=True)
