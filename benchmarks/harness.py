@@ -176,10 +176,7 @@ class Results:
         """One result with each case from the last run that has it."""
         last = {(row.part, row.case): k for k, run in enumerate(runs) for row in run.rows}
         rows = [
-            row
-            for k, run in enumerate(runs)
-            for row in run.rows
-            if last[row.part, row.case] == k
+            row for k, run in enumerate(runs) for row in run.rows if last[row.part, row.case] == k
         ]
         return cls(runs[-1].meta, runs[-1].options, rows)
 

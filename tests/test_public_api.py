@@ -16,6 +16,7 @@ NAMES = [
     "beta_from_radius",
     "encode",
     "encode_neighborhood",
+    "estimate_normals",
     "kernel_mixture",
     "moments",
     "radius_from_beta",
@@ -29,6 +30,7 @@ SIGNATURES = {
     "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
     "progress",
     "encode_neighborhood": "offsets A weights",
+    "estimate_normals": "pos * batch orient viewpoint method",
     "kernel_mixture": "points at alpha weights",
     "reconstruct": "G at A",
     "similarity": "G1 G2",

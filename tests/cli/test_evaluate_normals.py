@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 import tyro
 
 from veckm.cli.evaluate import EvaluateNormals
@@ -19,9 +18,7 @@ TETRAHEDRON = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 
 
 def network(seed):
     """Small, with random weights."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return NormalNet(stages=1, hidden=8, context=8)
+    return NormalNet(stages=1, hidden=8, context=8, seed=seed)
 
 
 @pytest.fixture
