@@ -178,7 +178,10 @@ class Results:
         rows = [
             row for k, run in enumerate(runs) for row in run.rows if last[row.part, row.case] == k
         ]
-        return cls(runs[-1].meta, runs[-1].options, rows)
+        meta = dict(runs[-1].meta)
+        for key in ("date", "commit"):  # the page must not say that all came from one of them
+            meta[key] = " and ".join(dict.fromkeys(str(run.meta[key]) for run in runs))
+        return cls(meta, runs[-1].options, rows)
 
 
 def metadata() -> dict[str, Any]:

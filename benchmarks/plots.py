@@ -77,7 +77,7 @@ def speed(results: Results) -> Figure | None:
             axes.loglog(x, y, dashed, color=COLOUR[method], marker=MARKER[method])
             _name_line(axes, method, x, y)
     axes.set(xlabel="points", ylabel="time of one call, s")
-    _plain(axes.yaxis)
+    plain(axes.yaxis)
     axes.set_title("Encoding a surface (D = 256, beta = 10)")
     sizes = sorted({r.n for r in rows})
     axes.set_xticks(sizes, [count(n) for n in sizes])
@@ -91,8 +91,9 @@ def _name_line(axes: Axes, method: str, x: Sequence[float], y: Sequence[float]) 
         axes.plot([], [], "--", color=COLOUR[method], marker=MARKER[method], label="auto")
         axes.legend(loc="upper left")
         return
+    lift = {"dense": 9, "neighbors": 9}.get(method, 0)  # their last points lie near other lines
     axes.annotate(
-        label, (x[-1], y[-1]), xytext=(7, 0), textcoords="offset points",
+        label, (x[-1], y[-1]), xytext=(7, lift), textcoords="offset points",
         color=COLOUR[method], va="center",
     )  # fmt: skip
 
@@ -116,8 +117,8 @@ def accuracy(results: Results) -> Figure | None:
                 )  # fmt: skip
     axes.axhline(1e-2, color="#666666", linewidth=1, linestyle=":")
     axes.set(xlabel="time of one call, s", ylabel="mean relative error")
-    _plain(axes.xaxis)
-    _plain(axes.yaxis, lambda value, _: f"{value * 100:g} %")
+    plain(axes.xaxis)
+    plain(axes.yaxis, lambda value, _: f"{value * 100:g} %")
     axes.set_title(f"What accuracy costs ({rows[0].n:,} points, D = 256, beta = 20)")
     axes.margins(x=0.1)
     axes.legend(loc="best")
@@ -143,7 +144,7 @@ def memory(results: Results) -> Figure | None:
         color=COLOUR["random"], label="random (here in chunks), beyond",
     )  # fmt: skip
     axes.set(xlabel="points", ylabel="peak memory, MB")
-    _plain(axes.yaxis)
+    plain(axes.yaxis)
     axes.set_title("Memory for a surface (D = 256, beta = 10)")
     axes.set_xticks(n, [count(k) for k in n])
     axes.legend()
@@ -170,7 +171,7 @@ def batches(results: Results) -> Figure | None:
     return figure
 
 
-def _plain(axis: Axis, text: Callable[[float, int], str] = lambda value, _: f"{value:g}") -> None:
+def plain(axis: Axis, text: Callable[[float, int], str] = lambda value, _: f"{value:g}") -> None:
     """Numbers at the powers of ten, as people write them."""
     axis.set_major_locator(LogLocator(10.0))
     axis.set_major_formatter(FuncFormatter(text))

@@ -22,7 +22,7 @@ _PLOT = {
 
 def page(results: Results, plots: list[str], images: str = "_static") -> str:
     """The whole report as Markdown, to be included below a heading of the second level."""
-    out = [_where(results), ""]
+    out = [where(results), ""]
     if results.options.get("quick"):
         out += ["A quick run: fewer points and cases than the targets are about.", ""]
     out += [
@@ -75,9 +75,10 @@ def _rows(results: Results, part: ModuleType) -> list[Row]:
     return results.of(part.NAME)
 
 
-def _where(results: Results) -> str:
+def where(results: Results) -> str:
+    """When, at which commit, on what and with what it was measured."""
     m = results.meta
     return (
-        f"Measured on {m['date'][:10]} at commit {m['commit']}: {m['cpu']}, {m['cores']} cores, "
+        f"Measured on {m['date']} at commit {m['commit']}: {m['cpu']}, {m['cores']} cores, "
         f"{m['threads']} threads, torch {m['torch']}, Python {m['python']}, veckm {m['veckm']}."
     )

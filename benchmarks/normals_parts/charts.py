@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
-from plots import STYLE, _plain
+from plots import STYLE, plain
 
 from normals_parts import confidence
 from normals_parts.cases import PAPER, Results, scores_of
@@ -75,8 +75,8 @@ def reliability(results: Results) -> Figure | None:
     low, high = axes.get_xlim()
     axes.plot([low, high], [low, high], ":", color="#666666", label="as it should be")
     axes.set(xlabel="expected error, degrees", ylabel="measured mean error, degrees")
-    _plain(axes.xaxis)
-    _plain(axes.yaxis)
+    plain(axes.xaxis)
+    plain(axes.yaxis)
     axes.set_title("Expected and measured error, tenths of all points")
     axes.legend()
     return figure

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import tables
 from harness import seconds
-from report import _where
+from report import where
 
 from normals_parts import accuracy, confidence, curvature, pcpnet, timing
 from normals_parts.cases import PAPER, Results, scores_of
@@ -27,7 +27,7 @@ _SHORT = (OURS, FREE, PAPER, "PCA, k = 122", best_of("PCA"), best_of("Jet"))
 
 def page(results: Results, plots: list[str], images: str = "_static") -> str:
     """The whole report as Markdown, to be included below a heading of the second level."""
-    out = [_where(results), ""]
+    out = [where(results), ""]
     if results.options.get("quick"):
         out += ["A quick run: fewer points and shapes than the targets are about.", ""]
     measured = [part for name, part in PARTS.items() if results.of(name)]

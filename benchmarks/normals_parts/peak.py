@@ -53,7 +53,7 @@ def _child(request: dict[str, object]) -> int:
     for x in (pos[:_FEW], pos) if request["all"] else (pos[:_FEW],):
         found = estimate(x, method=method, net=net)
         assert found.normal.shape == x.shape
-    return memory._peak()
+    return memory.peak()
 
 
 if __name__ == "__main__":

@@ -62,9 +62,10 @@ def best(by: dict[str, Row]) -> Row:
     return min((by[m] for m in ENGINES if m != "random"), key=lambda row: row.median)
 
 
-def against_best(by: dict[str, Row]) -> float:
-    """auto's time over that of the best engine."""
-    return by["auto"].median / best(by).median
+def against_best(by: dict[str, Row]) -> float | None:
+    """auto's time over that of the best engine; None where no engine was run beside it."""
+    first = best(by)
+    return by["auto"].median / first.median if first.seconds else None
 
 
 def random_time(rows: Sequence[Row], by: dict[str, Row]) -> float:
@@ -81,14 +82,15 @@ def random_time(rows: Sequence[Row], by: dict[str, Row]) -> float:
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """About auto and about eps, on the worst case of each."""
     cases = list(groups(rows))
-    ratio, where = max((against_best(by), case) for case, by in cases)
+    ratios = [(r, case) for case, by in cases if (r := against_best(by)) is not None]
+    ratio, where = max(ratios, default=(float("nan"), cases[0][0]))
     slower, there = max((by["auto"].median / random_time(rows, by), case) for case, by in cases)
     heeding = [row for row in rows if row.method != "random" and row.mean_error is not None]
     worst = max(heeding, key=lambda row: row.mean_error or 0.0)
     place = _place(worst.case)
     return [
         Claim.at_most(
-            f"auto / best engine, worst of {len(cases)} cases ({_place(where)})", ratio, 1.3
+            f"auto / best engine, worst of {len(ratios)} cases ({_place(where)})", ratio, 1.3
         ),
         Claim.at_most(
             f"auto / random (scaled where not run), worst case ({_place(there)})", slower, 1.0
@@ -113,7 +115,7 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = []
     for (cloud, n, beta), by in cases:
         ratio = against_best(by)
-        marked = f"{ratio:.2f}" if ratio <= 1.3 else f"**{ratio:.2f}**"
+        marked = "-" if ratio is None else f"{ratio:.2f}" if ratio <= 1.3 else f"**{ratio:.2f}**"
         times = [tables.brief(by[m]) for m in (*ENGINES, "auto")]
         took = by["auto"].took or ""
         lines.append([cloud, count(n), f"{beta:g}", *times, took, marked, tables.error(by["auto"])])

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from veckm.engines.base import Ball, Engine, Gaussian, Norm, Problem, Rates, Task, Window
 from veckm.engines.dense import Dense
-from veckm.engines.grid import Grid, GridTask
+from veckm.engines.grid import Grid, GridTask, thin_seconds
 from veckm.engines.lattice import TooFine
-from veckm.engines.neighbors import Neighbors
+from veckm.engines.neighbors import BLOCK_POINTS, Neighbors
 from veckm.engines.random import Random
 
 __all__ = [
@@ -34,6 +34,10 @@ ENGINES: tuple[Engine, ...] = (Dense(), Neighbors(), Random(), Grid())
 
 #: Below this nothing is gained by looking at other engines.
 _SOON = 2e-3
+#: Up to so many points planning is a good part of the work.
+_SMALL = 20_000
+#: A gain below this is not worth planning for.
+_WORTH = 1.25
 
 
 def prepare(problem: Problem, name: str = "auto") -> tuple[Engine, Task]:
@@ -41,25 +45,42 @@ def prepare(problem: Problem, name: str = "auto") -> tuple[Engine, Task]:
     if name != "auto":
         engine = find(name, problem)
         return engine, engine.prepare(problem)
-    dense, neighbors, _, grid = ENGINES
+    dense = ENGINES[0]
     able: list[tuple[Engine, Task]] = [(dense, dense.prepare(problem))]
     if able[0][1].seconds > _SOON:
-        if isinstance(problem.window, Gaussian):
-            task = grid.prepare(problem)
-            able.append((grid, Task(task.seconds, lambda: _grid_or_neighbors(problem, task))))
-            if not (isinstance(task, GridTask) and _crowded(problem, task)):
-                able.append((neighbors, neighbors.prepare(problem)))
-        else:
-            able.append((neighbors, neighbors.prepare(problem)))
+        able += _linear(problem)
     return min(able, key=lambda pair: pair[1].seconds)
 
 
-def _grid_or_neighbors(problem: Problem, task: Task) -> Tensor:
+def _linear(problem: Problem) -> list[tuple[Engine, Task]]:
+    """Neighbours, grid or both. Planning costs time too: who cannot win is not asked to plan."""
+    _, neighbors, _, grid = ENGINES
+    if not isinstance(problem.window, Gaussian):
+        return [(neighbors, neighbors.prepare(problem))]
+    thin = thin_seconds(problem) if len(problem.pos) <= _SMALL else 0.0
+    if thin > _search_seconds(problem):
+        task = neighbors.prepare(problem)
+        if thin > task.seconds:
+            return [(neighbors, task)]
+        other = grid.prepare(problem)
+    else:
+        other = grid.prepare(problem)
+        if isinstance(other, GridTask) and _crowded(problem, other):
+            return [(grid, _or_neighbors(problem, other))]
+        task = neighbors.prepare(problem)
+    return [(grid, _or_neighbors(problem, other)), (neighbors, task)]
+
+
+def _or_neighbors(problem: Problem, task: Task) -> Task:
     """The grid knows how many nodes it needs only when it has counted them."""
-    try:
-        return task.run()
-    except TooFine:
-        return ENGINES[1].prepare(problem).run()
+
+    def run() -> Tensor:
+        try:
+            return task.run()
+        except TooFine:
+            return ENGINES[1].prepare(problem).run()
+
+    return Task(task.seconds, run)
 
 
 def choose(problem: Problem, name: str = "auto") -> Engine:
@@ -67,14 +88,22 @@ def choose(problem: Problem, name: str = "auto") -> Engine:
     return find(name, problem) if name != "auto" else prepare(problem)[0]
 
 
+def _search_seconds(problem: Problem) -> float:
+    """What the neighbours cost even where nobody has any."""
+    numbers = (len(problem.pos) + len(problem.queries)) * problem.columns.shape[1]
+    found = len(problem.queries) * (Rates.SEARCH + 3 * Rates.BLOCK / BLOCK_POINTS)
+    return Rates.CALL + found + numbers * (Rates.PHASOR + Rates.WRITE)
+
+
 def _crowded(problem: Problem, task: GridTask) -> bool:
     """Whether windows hold so many points that the neighbours need not be counted.
 
     A block of n points of the grid is narrower than the window of the neighbours, so each of its
-    points has at least n neighbours; 4 n on any surface.
+    points has at least n neighbours; in practice 3 n and more.
     """
-    pairs = 4 * float(task.blocks.count.double().square().sum())
-    return pairs * 4 * problem.columns.shape[1] * Rates.FLOP > task.seconds
+    pairs = 3 * float(task.blocks.count.double().square().sum())
+    seconds = pairs * 4 * problem.columns.shape[1] * Rates.FLOP
+    return _WORTH * _search_seconds(problem) + seconds > task.seconds
 
 
 def find(name: str, problem: Problem) -> Engine:

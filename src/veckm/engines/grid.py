@@ -31,8 +31,11 @@ from veckm.engines.base import (
 from veckm.engines.blocks import Blocks, Group
 from veckm.engines.carrier import Carrier
 from veckm.engines.lattice import Lattice
-from veckm.engines.plan import Plan, find_blocks, plan_of
+from veckm.engines.plan import Plan, block_price, find_blocks, plan_of
 from veckm.parallel import share, workers
+
+#: Irrational: sums of integers times these are distinct.
+_MIX = (0.7548776662466927, 0.5698402909980532, 0.3819660112501051, 0.4142135623730951, 0.1618034)
 
 
 class Grid(Engine):
@@ -54,6 +57,21 @@ class Grid(Engine):
         return GridTask(
             seconds, lambda: _run(problem, plan_of(problem, lattice, blocks)), blocks[0]
         )
+
+
+def thin_seconds(problem: Problem) -> float:
+    """About the least that the blocks of a thin cloud can cost, at a glance: without an octree.
+
+    A block of a thin cloud is seldom much wider than a cell of the reach, and has at least the
+    nodes of one point.
+    """
+    assert isinstance(problem.window, Gaussian)
+    lattice = Lattice.for_accuracy(problem.window.beta, problem.eps, problem.in_dim)
+    cell = torch.floor(problem.pos.detach().double() / lattice.reach)
+    mixed = cell @ cell.new_tensor(_MIX[: problem.in_dim]) + problem.cloud * _MIX[-1]
+    count = torch.unique(mixed, return_counts=True)[1].double()
+    point = count.new_zeros(len(count), problem.in_dim)
+    return float(block_price(problem, lattice)(point, count).sum()) / 1.5
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from veckm.engines.search import Search
 from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
-_BLOCK_POINTS = 96
+BLOCK_POINTS = 96
 #: Sides of a block in radii: coordinates about its centre must tell neighbours apart.
 _WIDEST = {torch.float32: 128.0, torch.float64: 1e9}
 #: Blocks in each of the few runs whose neighbours are counted to estimate the cost.
@@ -107,7 +107,7 @@ def _run(problem: Problem, plan: Plan) -> Tensor:
 
 @one_thread()
 def make_plan(problem: Problem) -> Plan:
-    """Sort points and queries into blocks of at most `_BLOCK_POINTS` where cells allow it."""
+    """Sort points and queries into blocks of at most `BLOCK_POINTS` where cells allow it."""
     radius = problem.window.reach(problem.eps, problem.in_dim)
     source = _blocks(problem.pos, problem.cloud, radius)
     target = source if problem.same else _blocks(problem.queries, problem.query_cloud, radius)
@@ -119,7 +119,7 @@ def _blocks(pos: Tensor, cloud: Tensor, radius: float) -> Blocks:
     widest = _WIDEST[pos.dtype] * radius
 
     def price(sides: Tensor, count: Tensor) -> Tensor:
-        bad = (count > _BLOCK_POINTS) | (sides.amax(1) > widest)
+        bad = (count > BLOCK_POINTS) | (sides.amax(1) > widest)
         return 1.0 + bad.double() * count
 
     return octree(pos, cloud, radius / 4, price)

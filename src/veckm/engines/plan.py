@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines.base import Gaussian, Problem, Rates, no_subnormals
-from veckm.engines.blocks import Blocks, Group, grown_volume, octree, within
+from veckm.engines.blocks import Blocks, Group, Price, grown_volume, octree, within
 from veckm.engines.lattice import Lattice, Nodes, TooFine, candidates, number, reached_nodes
 from veckm.parallel import one_thread
 
@@ -29,8 +29,7 @@ class Window(NamedTuple):
     """S of one block, and where its nodes are."""
 
     S: Tensor  # (n, q)
-    rows: Tensor  # (q,) int64: the rows of Q
-    columns: Tensor | None  # (q,) int64: which of the block's nodes they are; None for all
+    rows: Tensor  # (q,) int64: the rows of Q of its nodes
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Side:
         window = self.kept.get(block)
         if window is None:
             S = torch.mm(self.scaled[rows], self.nodes[self.ranges[block]].t()).exp_()
-            window = Window(no_subnormals(S, inplace=True), self.index[block], None)
+            window = Window(no_subnormals(S, inplace=True), self.index[block])
             if self.keep:
                 self.kept[block] = window
         return window
@@ -59,12 +58,13 @@ class Side:
     def trim(self, group: Group, first: int) -> None:
         """Keep the windows of a group without the nodes that no point reaches, until `drop`.
 
-        In small clouds that is a third of them. Rows count from the node `first`.
+        In small clouds that is a third of them. Rows count from the node `first`. For a forward
+        pass only: `pull` wants all nodes.
         """
         for block, own in group[1]:
-            S, rows, _ = self.window(block, own)
+            S, rows = self.window(block, own)
             columns = (S.amax(0) >= self.cut).nonzero()[:, 0]
-            self.kept[block] = Window(S[:, columns], rows[columns] - first, columns)
+            self.kept[block] = Window(S[:, columns], rows[columns] - first)
 
     def drop(self, group: Group) -> None:
         """Forget the windows of a group."""
@@ -75,14 +75,14 @@ class Side:
         """Q += S^T f for a run of sorted rows, f (n, 2C)."""
         rows, members = group
         for block, own in members:
-            S, index, _ = self.window(block, own)
+            S, index = self.window(block, own)
             Q.index_add_(0, index, torch.mm(S.t(), f[within(own, rows)]))
 
     def gather(self, group: Group, Q: Tensor, out: Tensor) -> Tensor:
         """S Q for a run of sorted rows, (n, 2C), in the first rows of `out`."""
         rows, members = group
         for block, own in members:
-            S, index, _ = self.window(block, own)
+            S, index = self.window(block, own)
             torch.mm(S, Q.index_select(0, index), out=out[within(own, rows)])
         return out[: rows.stop - rows.start]
 
@@ -96,10 +96,10 @@ class Side:
         out = f.new_empty(rows.stop - rows.start, in_dim)
         for block, own in members:
             here = within(own, rows)
-            S, index, columns = self.window(block, own)
+            S, index = self.window(block, own)
             T = S * (f[here] @ Q.index_select(0, index).t())
+            # x is doubled already
             x, u = self.scaled[own, :in_dim], self.nodes[self.ranges[block], :in_dim]
-            u = u if columns is None else u[columns]  # x is doubled already
             out[here] = 2 * (T @ u) - x * T.sum(1, keepdim=True)
         return out
 
@@ -147,18 +147,23 @@ def plan_of(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
 
 def find_blocks(problem: Problem, lattice: Lattice) -> list[Blocks]:
     """Blocks of the points and, if they are others, of the queries, by the price of both passes."""
+    price = block_price(problem, lattice)
+    sets = [(problem.pos, problem.cloud), (problem.queries, problem.query_cloud)]
+    return [octree(*points, lattice.spacing / 4, price) for points in sets[: 2 - problem.same]]
+
+
+def block_price(problem: Problem, lattice: Lattice) -> Price:
+    """Seconds that blocks of given sides and counts cost in both passes."""
     width = 2 * problem.columns.shape[1]
     size = problem.pos.element_size()
-    flop = Rates.FLOP * size / 4
+    entry = 4 * width * Rates.FLOP * size / 4 + 2 * Rates.WINDOW
     row = 4 * width * size * Rates.ROW_BYTE
 
     def price(sides: Tensor, count: Tensor) -> Tensor:
         nodes = grown_volume(sides, lattice.reach) * lattice.density
-        entry = 4 * width * flop + 2 * Rates.WINDOW
         return 2 * Rates.BLOCK + nodes * (count * entry + row)
 
-    sets = [(problem.pos, problem.cloud), (problem.queries, problem.query_cloud)]
-    return [octree(*points, lattice.spacing / 4, price) for points in sets[: 2 - problem.same]]
+    return price
 
 
 def _side(
