@@ -100,11 +100,7 @@ def render(results: Results) -> int:
     """The published page, the short table for the README, and the plots."""
     docs = ROOT / "docs"
     drawn = plots.draw(results, docs / "_static")
-    generated = docs / "_generated"
-    generated.mkdir(exist_ok=True)
-    (generated / "encode.md").write_text(report.page(results, drawn))
-    (generated / "encode_short.md").write_text(report.short(results))
-    log(f"wrote {generated}/encode.md, encode_short.md and {len(drawn)} plots in docs/_static")
+    report.publish(docs, "encode", report.page(results, drawn), report.short(results))
     return 0
 
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import report
 import tyro
 from harness import log, metadata
 from normals_parts import charts, page
@@ -153,11 +154,7 @@ def render(results: Results) -> int:
     """The published page, the short table for the README, and the plots."""
     docs = ROOT / "docs"
     drawn = charts.draw(results, docs / "_static")
-    generated = docs / "_generated"
-    generated.mkdir(exist_ok=True)
-    (generated / "normals.md").write_text(page.page(results, drawn))
-    (generated / "normals_short.md").write_text(page.short(results))
-    log(f"wrote {generated}/normals.md, normals_short.md and {len(drawn)} plots in docs/_static")
+    report.publish(docs, "normals", page.page(results, drawn), page.short(results))
     return 0
 
 

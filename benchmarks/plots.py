@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -47,16 +48,23 @@ STYLE = {
 
 
 def draw(results: Results, folder: Path) -> list[str]:
-    """Write the plots that the results allow; the names of the files."""
+    """Write the plots that the results allow; their names."""
+    return draw_all(PLOTS, results, folder, "encode")
+
+
+def draw_all(
+    plots: Mapping[str, Callable[[Any], Figure | None]], results: Any, folder: Path, prefix: str
+) -> list[str]:
+    """Write the plots that the results allow, prefix and name being that of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     out = []
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        for name, plot in PLOTS.items():
+        for name, plot in plots.items():
             figure = plot(results)
             if figure is None:
                 continue
             # Without a date in it, the same results give the same file.
-            figure.savefig(folder / f"encode_{name}.png", metadata={"Software": None})
+            figure.savefig(folder / f"{prefix}_{name}.png", metadata={"Software": None})
             plt.close(figure)
             out.append(name)
     return out
@@ -91,7 +99,7 @@ def _name_line(axes: Axes, method: str, x: Sequence[float], y: Sequence[float]) 
         axes.plot([], [], "--", color=COLOUR[method], marker=MARKER[method], label="auto")
         axes.legend(loc="upper left")
         return
-    lift = {"dense": 9, "neighbors": 9}.get(method, 0)  # their last points lie near other lines
+    lift = {"dense": -9, "neighbors": 9}.get(method, 0)  # their last points lie near other lines
     axes.annotate(
         label, (x[-1], y[-1]), xytext=(7, lift), textcoords="offset points",
         color=COLOUR[method], va="center",

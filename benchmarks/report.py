@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 
 import tables
-from harness import Results, Row, seconds
+from harness import Results, Row, log, seconds
 from parts import accuracy, batches, gradients, headline, matrix, scaling
 
 #: In the order in which they are measured and shown.
@@ -65,6 +66,15 @@ def short(results: Results) -> str:
         out += ["", f"32 clouds of 1,024 points, beta = 6: {seconds(ours)} a batch; the paper's "
                 f"dense product takes {seconds(paper)}."]  # fmt: skip
     return "\n".join(out) + "\n"
+
+
+def publish(docs: Path, name: str, page: str, short: str) -> None:
+    """What the documentation and the README include."""
+    generated = docs / "_generated"
+    generated.mkdir(exist_ok=True)
+    (generated / f"{name}.md").write_text(page)
+    (generated / f"{name}_short.md").write_text(short)
+    log(f"wrote {generated / name}.md and {name}_short.md")
 
 
 def _measured(results: Results) -> list[ModuleType]:

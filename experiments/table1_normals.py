@@ -30,7 +30,7 @@ from training import evaluate, train
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import SETS, LabelledCloud, Surface, load_meshes, make_cloud
 from veckm.data.shapes import statue
-from veckm.data.surfaces import random_surface
+from veckm.data.variety import random_surface
 from veckm.tasks.normals.paper import LocalEncoder, unit_ball
 
 Source = Mesh | Surface

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
-from plots import STYLE, plain
+from plots import draw_all, plain
 
 from normals_parts import confidence
 from normals_parts.cases import PAPER, Results, scores_of
@@ -26,18 +25,7 @@ _OTHER = "#999999"
 
 def draw(results: Results, folder: Path) -> list[str]:
     """Write the plots that the results allow; their names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    out = []
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
-        for name, plot in PLOTS.items():
-            figure = plot(results)
-            if figure is None:
-                continue
-            # Without a date in it, the same results give the same file.
-            figure.savefig(folder / f"normals_{name}.png", metadata={"Software": None})
-            plt.close(figure)
-            out.append(name)
-    return out
+    return draw_all(PLOTS, results, folder, "normals")
 
 
 def accuracy(results: Results) -> Figure | None:

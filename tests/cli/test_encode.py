@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from verbs import fails, run
 
 import veckm
 from veckm.cli import files, main
@@ -24,24 +25,11 @@ def cloud(tmp_path):
     return path
 
 
-def run(capsys, *args):
-    """Exit code, standard output and standard error of `veckm encode ...`."""
-    code = main(["encode", *map(str, args)])
-    return code, *capsys.readouterr()
-
-
-def fails(capsys, *args):
-    """The error line of a call that must fail in one line and without output."""
-    code, out, err = run(capsys, *args)
-    assert (code, out) == (2, "")
-    assert err.startswith("veckm: error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 def test_it_writes_the_encodings_that_the_library_gives(tmp_path, cloud, capsys):
     out = tmp_path / "features.npy"
-    code, text, err = run(capsys, cloud, "-o", out, "--dim", 16, "--radius", 0.4, "--seed", 3)
+    code, text, err = run(
+        capsys, "encode", cloud, "-o", out, "--dim", 16, "--radius", 0.4, "--seed", 3
+    )
     assert (code, err) == (0, "")
     assert str(out) in text
     pos = torch.from_numpy(np.load(cloud))
@@ -54,13 +42,13 @@ def test_it_writes_the_encodings_that_the_library_gives(tmp_path, cloud, capsys)
 
 def test_the_paper_s_parameters_mean_the_same_as_radius_and_detail(tmp_path, cloud, capsys):
     a, b = tmp_path / "a.npy", tmp_path / "b.npy"
-    run(capsys, cloud, "-o", a, "--dim", 8, "--radius", 0.18, "--detail", 10.8, "--quiet")
-    run(capsys, cloud, "-o", b, "--dim", 8, "--beta", 10, "--alpha", 60, "--quiet")
+    run(capsys, "encode", cloud, "-o", a, "--dim", 8, "--radius", 0.18, "--detail", 10.8, "--quiet")
+    run(capsys, "encode", cloud, "-o", b, "--dim", 8, "--beta", 10, "--alpha", 60, "--quiet")
     np.testing.assert_allclose(np.load(a), np.load(b), atol=1e-4)
 
 
 def test_the_report_says_what_was_done_and_how_exact_it_is(cloud, capsys):
-    code, text, err = run(capsys, cloud, "--dim", 16)
+    code, text, err = run(capsys, "encode", cloud, "--dim", 16)
     assert (code, err) == (0, "")
     for word in ("300 points", "suggested", "16 complex numbers", "chosen by auto", "points/s"):
         assert word in text
@@ -69,7 +57,7 @@ def test_the_report_says_what_was_done_and_how_exact_it_is(cloud, capsys):
 
 
 def test_the_json_report_is_one_object_with_an_error_below_eps(cloud, capsys):
-    code, text, _ = run(capsys, cloud, "--dim", 16, "--json", "--eps", 1e-3)
+    code, text, _ = run(capsys, "encode", cloud, "--dim", 16, "--json", "--eps", 1e-3)
     report = json.loads(text)
     assert code == 0
     assert report["veckm"] == veckm.__version__
@@ -83,25 +71,25 @@ def test_the_json_report_is_one_object_with_an_error_below_eps(cloud, capsys):
 
 @pytest.mark.parametrize("engine", ["dense", "neighbors", "random", "grid"])
 def test_every_engine_can_be_asked_for(cloud, capsys, engine):
-    code, text, _ = run(capsys, cloud, "--dim", 8, "--engine", engine, "--json")
+    code, text, _ = run(capsys, "encode", cloud, "--dim", 8, "--engine", engine, "--json")
     assert code == 0
     assert json.loads(text)["engine"]["engine"] == engine
 
 
 def test_a_ball_window_is_exact_and_has_no_random_engine_to_compare_with(cloud, capsys):
-    _, text, _ = run(capsys, cloud, "--dim", 8, "--window", "ball", "--json")
+    _, text, _ = run(capsys, "encode", cloud, "--dim", 8, "--window", "ball", "--json")
     (ours,) = json.loads(text)["check"]["measured"]
     assert ours["max_error"] < 1e-4
 
 
 def test_quiet_says_nothing(tmp_path, cloud, capsys):
     out = tmp_path / "f.npy"
-    assert run(capsys, cloud, "-o", out, "--dim", 8, "--quiet") == (0, "", "")
+    assert run(capsys, "encode", cloud, "-o", out, "--dim", 8, "--quiet") == (0, "", "")
     assert out.exists()
 
 
 def test_the_comparison_can_be_left_out(cloud, capsys):
-    _, text, _ = run(capsys, cloud, "--dim", 8, "--check", 0)
+    _, text, _ = run(capsys, "encode", cloud, "--dim", 8, "--check", 0)
     assert "Against the definition" not in text
 
 
@@ -111,7 +99,7 @@ def test_large_coordinates_in_float64_lose_nothing(tmp_path, capsys):
     np.save(near, x)
     np.save(far, x + FAR)
     for path in (near, far):
-        run(capsys, path, "-o", path.with_suffix(".out.npy"), "--dim", 8, "--radius", 0.4)
+        run(capsys, "encode", path, "-o", path.with_suffix(".out.npy"), "--dim", 8, "--radius", 0.4)
     a, b = (np.load(path.with_suffix(".out.npy")) for path in (near, far))
     np.testing.assert_allclose(a, b, atol=1e-4)
 
@@ -119,12 +107,14 @@ def test_large_coordinates_in_float64_lose_nothing(tmp_path, capsys):
 def test_coordinates_that_float32_has_rounded_away_are_pointed_out(tmp_path, capsys):
     path = tmp_path / "far.npy"
     np.save(path, (shapes.torus(300).pos.numpy() + FAR).astype(np.float32))
-    _, text, _ = run(capsys, path, "--dim", 8, "--radius", 0.4, "--check", 0)
+    _, text, _ = run(capsys, "encode", path, "--dim", 8, "--radius", 0.4, "--check", 0)
     assert "save them as float64" in text
 
 
 def test_an_accuracy_beyond_float32_is_computed_in_float64(cloud, capsys):
-    _, text, _ = run(capsys, cloud, "--dim", 8, "--eps", 1e-7, "--engine", "grid", "--json")
+    _, text, _ = run(
+        capsys, "encode", cloud, "--dim", 8, "--eps", 1e-7, "--engine", "grid", "--json"
+    )
     report = json.loads(text)
     assert report["cloud"]["computed_in"] == "float64"
     # the result is stored as complex64, whose rounding is all that is left
@@ -136,7 +126,7 @@ def test_an_npz_with_xyz_is_read_whatever_its_byte_order(tmp_path, cloud, capsys
     path = tmp_path / "cloud.npz"
     x = np.load(cloud)
     np.savez(path, xyz=x.astype(f"{order}f4"), rgb=x)
-    code, text, _ = run(capsys, path, "--dim", 8, "--check", 0)
+    code, text, _ = run(capsys, "encode", path, "--dim", 8, "--check", 0)
     assert code == 0
     assert "300 points, float32" in text
 
@@ -160,7 +150,7 @@ BAD_ARRAYS = {
 def test_an_array_that_is_no_cloud_is_refused_in_one_line(tmp_path, capsys, message):
     path = tmp_path / "bad.npy"
     np.save(path, BAD_ARRAYS[message])
-    assert message in fails(capsys, path)
+    assert message in fails(capsys, "encode", path)
 
 
 BAD_FILES = {
@@ -177,21 +167,21 @@ BAD_FILES = {
 def test_a_file_that_holds_no_array_is_refused_in_one_line(tmp_path, capsys, name):
     content, message = BAD_FILES[name]
     (tmp_path / name).write_bytes(content)
-    assert message in fails(capsys, tmp_path / name)
+    assert message in fails(capsys, "encode", tmp_path / name)
 
 
 def test_a_pickle_is_never_run(tmp_path, capsys):
     np.save(tmp_path / "objects.npy", np.array([print], dtype=object), allow_pickle=True)
-    assert "cannot be read" in fails(capsys, tmp_path / "objects.npy")
+    assert "cannot be read" in fails(capsys, "encode", tmp_path / "objects.npy")
 
 
 def test_a_missing_file_is_named(tmp_path, capsys):
-    assert "nowhere.npy: No such file" in fails(capsys, tmp_path / "nowhere.npy")
+    assert "nowhere.npy: No such file" in fails(capsys, "encode", tmp_path / "nowhere.npy")
 
 
 def test_an_archive_without_xyz_lists_what_it_has(tmp_path, capsys):
     np.savez(tmp_path / "two.npz", a=x, b=x)
-    assert "['a', 'b']" in fails(capsys, tmp_path / "two.npz")
+    assert "['a', 'b']" in fails(capsys, "encode", tmp_path / "two.npz")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +197,7 @@ def test_an_archive_without_xyz_lists_what_it_has(tmp_path, capsys):
     ],
 )
 def test_options_that_make_no_sense_are_refused(cloud, capsys, options, message):
-    assert message in fails(capsys, cloud, *options)
+    assert message in fails(capsys, "encode", cloud, *options)
 
 
 @pytest.mark.parametrize("args", [["--radios", "3"], ["--radius", "x"], ["--engine", "fast"]])
@@ -220,17 +210,17 @@ def test_options_that_do_not_parse_exit_with_two(cloud, capsys, args):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(tmp_path, cloud, capsys):
     (tmp_path / "folder.npy").mkdir()
-    assert "written as .npy" in fails(capsys, cloud, "-o", tmp_path / "f.txt")
-    assert "there is no folder" in fails(capsys, cloud, "-o", tmp_path / "no" / "f.npy")
-    assert "is a folder" in fails(capsys, cloud, "-o", tmp_path / "folder.npy")
-    assert "is the cloud itself" in fails(capsys, cloud, "-o", cloud)
+    assert "written as .npy" in fails(capsys, "encode", cloud, "-o", tmp_path / "f.txt")
+    assert "there is no folder" in fails(capsys, "encode", cloud, "-o", tmp_path / "no" / "f.npy")
+    assert "is a folder" in fails(capsys, "encode", cloud, "-o", tmp_path / "folder.npy")
+    assert "is the cloud itself" in fails(capsys, "encode", cloud, "-o", cloud)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission_is_refused_before_the_work(tmp_path, cloud, capsys):
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    assert "cannot write in" in fails(capsys, cloud, "-o", locked / "f.npy")
+    assert "cannot write in" in fails(capsys, "encode", cloud, "-o", locked / "f.npy")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

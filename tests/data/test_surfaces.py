@@ -11,18 +11,10 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.data import Shape, shapes
+from veckm.data.csg import Solid
 from veckm.data.sampling import directions, rotation, uniform
-from veckm.data.surfaces import (
-    Bumpy,
-    Frustum,
-    Hull,
-    Solid,
-    Superellipsoid,
-    Torus,
-    prism,
-    random_shape,
-    random_surface,
-)
+from veckm.data.surfaces import Bumpy, Frustum, Hull, Superellipsoid, Torus, prism
+from veckm.data.variety import random_shape, random_surface
 
 
 def bumpy(seed: int = 0, waves: int = 10) -> Bumpy:

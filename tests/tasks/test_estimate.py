@@ -29,7 +29,7 @@ def normals(scan: shapes.Shape) -> Tensor:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("name", "worst"), [("sphere", 3.0), ("torus", 4.0), ("cylinder", 13.0)])
+@pytest.mark.parametrize(("name", "worst"), [("sphere", 3.0), ("torus", 4.0), ("cylinder", 9.0)])
 def test_right_on_known_shapes(method: str, name: str, worst: float) -> None:
     shape = getattr(shapes, name)(6000)
     found = estimate_normals(shape.pos, method=method)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def test_expected_error_tells_good_points_from_bad(scan: shapes.Shape) -> None:
     found = estimate(noisy)
     wrong = angle_error(found.normal, scan.normal)
     sure = found.error <= found.error.quantile(0.8)
-    assert float(rmse(wrong[sure])) < 0.97 * float(rmse(wrong))
+    assert float(rmse(wrong[sure])) < 0.9 * float(rmse(wrong))
     assert float(found.error.mean()) == pytest.approx(float(wrong.mean()), rel=0.5)
 
 
@@ -110,15 +110,28 @@ def test_few_points(method: str, n: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_points_on_a_line_and_duplicates(method: str) -> None:
     line = torch.linspace(0, 1, 200)[:, None] * torch.tensor([[1.0, 2.0, 0.5]])
-    out = estimate_normals(line, method=method)  # type: ignore[arg-type]
+    found = estimate(line, method=method)  # type: ignore[arg-type]
+    out = found.normal
     torch.testing.assert_close(out.norm(dim=-1), torch.ones(200))
+    assert (found.error == 60).all()
     along = (out * torch.tensor([1.0, 2.0, 0.5])).sum(-1).abs()
     assert float(along.max()) < 0.05
     same = estimate_normals(torch.ones(50, 3), method=method)  # type: ignore[arg-type]
     torch.testing.assert_close(same.norm(dim=-1), torch.ones(50))
     twice = shapes.sphere(2000).pos.repeat(2, 1)
-    found = estimate_normals(twice, method=method)  # type: ignore[arg-type]
-    assert error(found, torch.nn.functional.normalize(twice, dim=-1)) < 8
+    doubled = estimate_normals(twice, method=method)  # type: ignore[arg-type]
+    assert error(doubled, torch.nn.functional.normalize(twice, dim=-1)) < 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_thin_cloud_with_a_crowd_in_it(method: str) -> None:
+    """The spacing is that of the crowd: windows of its size hold nobody elsewhere."""
+    crowd = 1e-6 * shapes.sphere(2000).pos.double()
+    plane = torch.rand(500, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plane[:, 2] = 5.0
+    found = estimate_normals(torch.cat([crowd, 1e3 * plane]), method=method)  # type: ignore[arg-type]
+    torch.testing.assert_close(found.norm(dim=-1), torch.ones(2500, dtype=torch.float64))
+    assert error(found[:2000], crowd / crowd.norm(dim=1, keepdim=True)) < 8
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,7 @@ def test_points_on_a_line_and_duplicates(method: str) -> None:
         (torch.rand(10, 3), {"orient": "viewpoint"}, "viewpoint"),
         (torch.rand(10, 3), {"orient": "sideways"}, "sideways"),
         (torch.rand(10, 3), {"viewpoint": torch.zeros(3)}, "viewpoint"),
-        (torch.rand(10, 3), {"batch": torch.tensor([1, 0] * 5)}, "ascending"),
+        (torch.rand(10, 3), {"batch": torch.tensor([1, 0] * 5)}, "not sorted"),
         (torch.rand(2, 10, 3), {"batch": torch.zeros(10)}, "batch"),
     ],
 )

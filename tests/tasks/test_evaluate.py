@@ -14,7 +14,8 @@ from torch import Tensor
 from veckm.data import shapes
 from veckm.data.pcpnet import write_pcpnet
 from veckm.data.protocol import SETS, LabelledCloud, angle_error, make_cloud, rmse
-from veckm.data.surfaces import Torus, random_surface
+from veckm.data.surfaces import Torus
+from veckm.data.variety import random_surface
 from veckm.tasks.normals.classical import jet_normals, pca_normals
 from veckm.tasks.normals.evaluate import (
     FIRST_SEED,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from veckm.data.surfaces import random_shape
+from veckm.data.variety import random_shape
 from veckm.tasks.normals import load, save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.levels import make_levels
@@ -17,7 +17,7 @@ from veckm.tasks.normals.train import Budget, Example, angles, make_example, tra
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    recipe = Recipe(per_mesh=0, procedural=3, seed=7, sizes=(1500,))
+    recipe = Recipe(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
     return [make_example(pos, normal) for _, pos, normal in clouds({}, recipe)]
 
 
@@ -33,7 +33,7 @@ BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
 
 
 def test_recipe_is_the_same_for_the_same_seed() -> None:
-    recipe = Recipe(per_mesh=0, procedural=2, seed=1, sizes=(300,))
+    recipe = Recipe(per_mesh=0, procedural=2, scans=2, seed=1, sizes=(300,))
     for (_, a, m), (_, b, n) in zip(clouds({}, recipe), clouds({}, recipe), strict=True):
         assert torch.equal(a, b)
         assert torch.equal(m, n)

@@ -21,7 +21,7 @@ _Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class TrainNormals:
-    """Train the normal network: on meshes, if there is a folder of them, and procedural surfaces.
+    """Train the normal network: on procedural surfaces and scans, and on meshes if there are any.
 
     The last step is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
     """
@@ -32,8 +32,10 @@ class TrainNormals:
     """Folder with .ply, .off, .obj or .stl meshes to learn from."""
     per_mesh: int = 3
     """Clouds of each mesh."""
-    procedural: int = 80
+    procedural: int = 70
     """Clouds of procedural surfaces."""
+    scans: int = 20
+    """Clouds of statues and streets as scanners see them."""
     stages: int = 3
     """Of the network."""
     hidden: int = 32
@@ -49,7 +51,7 @@ class TrainNormals:
 
     def run(self) -> None:
         """Make the clouds, train, save."""
-        recipe = Recipe(self.per_mesh, self.procedural, self.seed)
+        recipe = Recipe(self.per_mesh, self.procedural, self.scans, self.seed)
         budget = Budget(steps=self.steps, seed=self.seed)
         begin = time.perf_counter()
         found = {} if self.meshes is None else load_meshes(self.meshes)
@@ -58,7 +60,9 @@ class TrainNormals:
             examples.append(make_example(pos, normal))
             self._say(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
-            raise ValueError("there is nothing to learn from: give --meshes or --procedural")
+            raise ValueError(
+                "there is nothing to learn from: give --meshes, --procedural or --scans"
+            )
         net = NormalNet(self.stages, self.hidden, seed=self.seed)
         train(net, examples, budget, self.out, self._say)
         about: dict[str, object] = {

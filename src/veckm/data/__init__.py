@@ -15,7 +15,7 @@ from veckm.data.protocol import (
     share_below,
 )
 from veckm.data.shapes import Shape
-from veckm.data.surfaces import random_shape, random_surface
+from veckm.data.variety import random_shape, random_surface
 
 __all__ = [
     "SETS",

@@ -12,7 +12,7 @@ from veckm.data.lidar import lidar
 from veckm.data.sampling import Shape
 from veckm.data.solids import box, cylinder, sphere, thick_shell, torus, volume
 from veckm.data.statue import statue
-from veckm.data.surfaces import random_shape
+from veckm.data.variety import random_shape
 from veckm.data.views import scan
 
 __all__ = [

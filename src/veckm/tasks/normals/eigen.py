@@ -18,6 +18,11 @@ _TINY = 1e-30
 _FLAT = 1e-12
 
 
+def packed(m: Tensor) -> Tensor:  # (N, 3, 3) -> (6, N)
+    """Full symmetric matrices as six numbers."""
+    return m.flatten(1).t()[[0, 4, 8, 1, 2, 5]]
+
+
 def dot(a: Tensor, b: Tensor) -> Tensor:  # (3, ...), (3, ...) -> (...)
     """a . b."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from veckm.inputs import check_points
+from veckm.inputs import check_points, flatten
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.free import moment_normals
 from veckm.tasks.normals.levels import make_levels
@@ -24,6 +24,8 @@ Method = Literal["network", "moments"]
 Orientation = Literal["none", "viewpoint", "up", "consistent"]
 
 _WEIGHTS = "normals"
+#: The root mean square angle of a guess among all directions is about this many degrees.
+GUESS = 60.0
 
 
 @dataclass(frozen=True)
@@ -115,22 +117,12 @@ def estimate(
 
 
 def _clouds(pos: Tensor, batch: Tensor | None) -> list[Tensor]:
-    if pos.dim() == 3:
-        if batch is not None:
-            raise ValueError(
-                "batch is for flat clouds (N, 3); pos of shape (B, N, 3) says it itself"
-            )
-        return [cloud for cloud in pos if len(cloud)]
-    if batch is None:
-        return [pos] if len(pos) else []
-    if batch.shape != pos.shape[:1] or batch.is_floating_point():
-        raise ValueError(
-            f"batch must be whole numbers of shape ({len(pos)},), one a point; "
-            f"got {tuple(batch.shape)} {batch.dtype}"
-        )
-    if len(batch) and (int(batch[0]) < 0 or bool((batch[1:] < batch[:-1]).any())):
-        raise ValueError("batch must be ascending and not negative: sort the points by cloud first")
-    return list(pos.split(torch.unique_consecutive(batch, return_counts=True)[1].tolist()))
+    flat = flatten(pos, batch, "pos")
+    if not len(flat.pos):
+        return []
+    return list(
+        flat.pos.split(torch.unique_consecutive(flat.cloud, return_counts=True)[1].tolist())
+    )
 
 
 def _single(
@@ -146,12 +138,21 @@ def _single(
     else:
         answer = (net or shipped())(make_levels(pos))
         normal, error = answer.normal, answer.error
-    if len(pos) < 3:
-        error = torch.full_like(error, 60.0)
+    if _on_a_line(pos):
+        error = torch.full_like(error, GUESS)
     if orient != "none":
         normal = turn(pos, normal, orient, viewpoint=viewpoint)
     bend = principal_curvatures(pos, normal) if curvature else None
     return Estimate(normal.to(pos), error.to(pos), None if bend is None else bend.to(pos))
+
+
+def _on_a_line(pos: Tensor) -> bool:  # (N, 3)
+    """Whether the cloud has no plane at all: all points on one line or spot, but for rounding."""
+    x = pos.detach().double()
+    off = x - x.mean(0)
+    spread = torch.linalg.eigvalsh(off.t() @ off / len(x)).clamp_min(0).sqrt()
+    rounding = 4 * torch.finfo(pos.dtype).eps * float(x.abs().amax())
+    return float(spread[1]) <= max(rounding, 1e-7 * float(spread[2]))
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """What the normal network learns from: clouds of known surfaces, as scanners would see them.
 
-Meshes where there are any, and procedural surfaces without end. Every cloud has its own number of
-points, noise and density, by the seed alone.
+Meshes where there are any, procedural surfaces without end, and what scanners see of statues and
+streets. Every cloud has its own number of points, noise and density, by the seed alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from veckm.data.corrupt import add_noise
+from veckm.data.lidar import lidar
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import NOISE, Surface, make_cloud
 from veckm.data.sampling import uniform
-from veckm.data.surfaces import random_surface
+from veckm.data.variety import random_surface
+from veckm.data.views import scan
 
-_SIZES = (100_000, 100_000, 50_000, 20_000)
+_SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
 #: Noise of a third of the clouds: none; of half: a level of the benchmark; else anything between.
 _LEVELS = tuple(NOISE[name] for name in ("low", "med", "high"))
 _CLEAN, _LEVEL = 0.35, 0.8
@@ -30,7 +32,8 @@ class Recipe:
     """How many clouds of what."""
 
     per_mesh: int = 3
-    procedural: int = 80
+    procedural: int = 70
+    scans: int = 20
     seed: int = 0
     sizes: tuple[int, ...] = _SIZES
 
@@ -42,6 +45,9 @@ def clouds(
     for k, (name, source) in enumerate(_sources(meshes, recipe)):
         generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + k)
         yield name, *_cloud(source, generator, recipe.sizes)
+    for k in range(recipe.scans):
+        generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + 500_000 + k)
+        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, generator, recipe.sizes)
 
 
 def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Mesh | Surface]]:
@@ -67,3 +73,17 @@ def _cloud(
         noise = _LEAST * (_MOST / _LEAST) ** between
     pos = add_noise(made.pos, noise, generator) if noise else made.pos
     return pos, made.normal
+
+
+def _scan(
+    number: int, statue: bool, generator: torch.Generator, sizes: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """A statue from a few places or a street from a car; number 0 of both is for demonstrations."""
+    n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
+    noise = 4.0 ** (2 * float(uniform(generator)) - 1)  # a quarter to four times the usual
+    if statue:
+        shape = scan(n, generator, form=number, noise=0.002 * noise)
+    else:
+        shape = lidar(n, generator, scene=number, noise=0.02 * noise)
+    assert shape.normal is not None
+    return shape.pos, shape.normal

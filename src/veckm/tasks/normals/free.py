@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.moments import moments
+from veckm.engines.lattice import TooFine
+from veckm.moments import Moments, moments
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import centred
 
@@ -41,14 +42,14 @@ def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
     x = centred(pos)[0].float()
     normal, values, count = [], [], []
     for sigma in SCALES:
-        m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
-        c = m.covariance
-        packed = torch.stack(
-            (c[:, 0, 0], c[:, 1, 1], c[:, 2, 2], c[:, 0, 1], c[:, 0, 2], c[:, 1, 2])
-        )
-        n = eigen.smallest(packed)
+        try:
+            m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
+        except TooFine:  # so thin that a window this small holds nobody but the point itself
+            m = Moments(x.new_ones(len(x)), torch.zeros_like(x), x.new_zeros(len(x), 3, 3), 0.0)
+        covariance = eigen.packed(m.covariance)
+        n = eigen.smallest(covariance)
         normal.append(n)
-        values.append(eigen.spectrum(packed, n))
+        values.append(eigen.spectrum(covariance, n))
         count.append(m.weight)
     return Scales(torch.stack(normal), torch.stack(values), torch.stack(count))
 

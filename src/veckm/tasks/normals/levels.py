@@ -1,9 +1,11 @@
 """A cloud at several scales: nested subsets, the K nearest of each, and the plane they form.
 
 Level l is a subset of about N / 4^l points, so that its K nearest points span as much as the
-K 4^l nearest of the cloud at the price of K. What is left out is not lost: points of a level are
-first moved onto the plane of the level below, which averages over all points between. Scales
-follow the density of the cloud from place to place, and nothing has to be chosen.
+K 4^l nearest of the cloud at the price of K. What is left out is not lost: every point of a subset
+stands for the points that are nearer to it than to any other, with their mean and their spread.
+The planes of the coarse levels are those of `veckm.moments`, which see all points under a smooth
+window; where too few are in it, those of the subset. Scales follow the density of the cloud, and
+nothing has to be chosen.
 """
 
 from __future__ import annotations
@@ -15,10 +17,16 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from veckm.engines.lattice import TooFine
+from veckm.moments import moments
 from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
 
 LEVELS, NEIGHBORS = 4, 16
+#: Standard deviations of the windows of coarse levels, in units of the spacing, and the points
+#: that must be in one.
+_SIGMA = {2: 6.0, 3: 12.0}
+_FEWEST = 12.0
 #: Points looked at together: their neighbours stay in the cache.
 _ROWS = 2048
 #: Cells of the hash, in units of the median distance of neighbours.
@@ -60,10 +68,10 @@ def make_levels(pos: Tensor) -> Levels:  # (N, 3), N >= 1
     x = points.numpy()
     rank = hashed(np.floor(x / _CELL).astype(np.int64))
     index, radius = _neighbors(x, rank)
+    place = points.float()
     table = torch.empty(len(x), LEVELS, 8)
-    table[:, 0, PLACE] = points.float()
     for level in range(LEVELS):
-        _planes(level, index, radius, table)
+        _planes(level, place, index, radius, table)
     return Levels(index, radius, table)
 
 
@@ -132,29 +140,54 @@ def _tree(x: np.ndarray) -> cKDTree:
     return cKDTree(x, leafsize=16, compact_nodes=False, balanced_tree=False)
 
 
-def _planes(level: int, index: Tensor, radius: Tensor, table: Tensor) -> None:
-    """The weighted plane of the neighbours of every point, and the points moved onto it."""
-    places = table[:, level, PLACE].contiguous()
+def _planes(level: int, place: Tensor, index: Tensor, radius: Tensor, table: Tensor) -> None:
+    """Fill one level of the table."""
+    count, mean, spread = _clusters(place, index[:, level, 0].long())
+    table[:, level, PLACE] = mean
+    left = _window(level, place, radius, table) if level in _SIGMA else torch.arange(len(place))
 
-    def work(rows: slice) -> None:
-        n = rows.stop - rows.start
-        at = table[rows, 0, PLACE].t()  # (3, n) the raw points
-        reach = radius[rows, level]
-        near = index[rows, level].t().reshape(-1)  # (K n): neighbours first, so that sums are long
-        u = places.index_select(0, near).t().reshape(3, NEIGHBORS, n)
+    def work(rows: Tensor) -> None:
+        at, reach = place[rows].t(), radius[rows, level]
+        near = index[rows, level].long().t().reshape(-1)  # (K n): sums over neighbours are long
+        u = mean.index_select(0, near).t().reshape(3, NEIGHBORS, -1)
         u = (u - at[:, None]) / reach
         w = (1 - eigen.dot(u, u) / 1.5).clamp_(min=0.01).square_()
+        w *= count.index_select(0, near).view(NEIGHBORS, -1)
         w /= w.sum(0)
-        mean = (u * w).sum(1)  # (3, n)
-        covariance = (eigen.outer(u - mean[:, None]) * w).sum(1)
-        normal = eigen.smallest(covariance)
-        low, middle, _ = eigen.spectrum(covariance, normal)
-        height = -eigen.dot(mean, normal)
-        table[rows, level, NORMAL] = normal.t()
-        table[rows, level, ROUGH] = (low / middle.clamp_min(1e-12)).clamp_(0, 1).sqrt_()
-        table[rows, level, HEIGHT] = height
-        if level + 1 < LEVELS:
-            table[rows, level + 1, PLACE] = (at - normal * (height * reach)).t()
+        middle = (u * w).sum(1)  # (3, n)
+        between = (eigen.outer(u - middle[:, None]) * w).sum(1)
+        within = (spread.index_select(0, near).t().reshape(6, NEIGHBORS, -1) * w).sum(1)
+        _write(table, rows, level, middle, between + within / reach.square())
 
-    parts = [slice(i, min(i + _ROWS, len(index))) for i in range(0, len(index), _ROWS)]
-    share(parts, lambda _: work, workers(index.device, len(parts)))
+    share(left.split(_ROWS), lambda _: work, workers(index.device, len(left) // _ROWS))
+
+
+def _clusters(place: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the points that are nearest to each member of a subset: (N,) how many, (N, 3) their mean,
+    (N, 6) their covariance. Rows that are no members mean nothing."""
+    count = torch.zeros(len(place)).index_add_(0, owner, torch.ones(len(place)))
+    share_of = count.clamp_min(1.0)[:, None]
+    off = place - place[owner]
+    mean = torch.zeros_like(place).index_add_(0, owner, off) / share_of
+    second = place.new_zeros(len(place), 6).index_add_(0, owner, eigen.outer(off.t()).t())
+    return count, place + mean, second / share_of - eigen.outer(mean.t()).t()
+
+
+def _window(level: int, place: Tensor, radius: Tensor, table: Tensor) -> Tensor:
+    """The planes of a smooth window over all points; returns the rows where it holds too few."""
+    try:
+        m = moments(place, beta=1 / _SIGMA[level], eps=1e-2, progress=False)
+    except TooFine:  # points so far apart that no window of this size holds enough
+        return torch.arange(len(place))
+    covariance = eigen.packed(m.covariance)
+    _write(table, torch.arange(len(place)), level, m.mean.t() / radius[:, level], covariance)
+    return (m.weight < _FEWEST).nonzero()[:, 0]
+
+
+def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:
+    """The plane of points about `middle` (3, n), from where the point is, in radii."""
+    normal = eigen.smallest(covariance)
+    low, between, _ = eigen.spectrum(covariance, normal)
+    table[rows, level, NORMAL] = normal.t()
+    table[rows, level, ROUGH] = (low / between.clamp_min(1e-12)).clamp_(0, 1).sqrt_()
+    table[rows, level, HEIGHT] = -eigen.dot(middle, normal)

@@ -7,6 +7,7 @@ the frame, the loss, the augmentation and the paper's own network; ``compared`` 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ from veckm.nn import ComplexLinear, ComplexReLU
 from veckm.nn.module import as_real
 
 
-class LocalEncoder(nn.Module):
+class LocalEncoder(nn.Module, ABC):
     """What the frame asks of an encoder: one real feature vector a point.
 
     The work is in two steps, so that training repeats only the second: ``gather`` collects what
@@ -33,20 +34,20 @@ class LocalEncoder(nn.Module):
 
     dim: int
 
+    @abstractmethod
     def gather(
         self,
         pos: Tensor,  # (N, 3) in the unit ball
         at: Tensor,  # (M,) int64, rows of pos
     ) -> Tensor:  # (M, ...)
         """What ``features`` reads, for the rows ``at`` of the cloud."""
-        raise NotImplementedError
 
+    @abstractmethod
     def features(
         self,
         gathered: Tensor,  # (M, ...)
     ) -> Tensor:  # (M, C)
         """The learnt part."""
-        raise NotImplementedError
 
     def forward(
         self,
