@@ -36,11 +36,11 @@ class TrainNormals:
     """Clouds of procedural surfaces."""
     scans: int = 20
     """Clouds of statues and streets as scanners see them."""
-    stages: int = 3
+    stages: int = 2
     """Of the network."""
     hidden: int = 32
     """Numbers a neighbour."""
-    steps: int = 4000
+    steps: int = 3000
     """Of every stage."""
     seed: int = 0
     """Of the clouds, the weights and the order."""

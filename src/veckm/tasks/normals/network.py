@@ -214,7 +214,7 @@ class NormalNet(nn.Module):
     """Stages one after the other."""
 
     def __init__(
-        self, stages: int = 3, hidden: int = 32, context: int = 64, seed: Seed = 0
+        self, stages: int = 2, hidden: int = 32, context: int = 64, seed: Seed = 0
     ) -> None:
         super().__init__()
         self.settings = {"stages": stages, "hidden": hidden, "context": context}

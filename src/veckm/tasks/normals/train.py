@@ -30,7 +30,7 @@ from veckm.tasks.normals.network import Answer, NormalNet, View, answers, look
 class Budget:
     """How much is done: fixed before it begins."""
 
-    steps: int = 4000  # of every stage
+    steps: int = 3000  # of every stage
     clouds: int = 8  # in a step
     points: int = 512  # of each
     rate: float = 3e-3
