@@ -71,3 +71,10 @@ def test_gradient_is_finite_where_eigenvalues_coincide() -> None:
 def test_gradient_of_the_smallest() -> None:
     m = packed(random_matrices(4, (0.05, 1.0, 2.0))).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: eigen.outer(eigen.smallest(x)), (m,), atol=1e-5)
+
+
+def test_rounding_of_a_lone_point_is_no_matrix() -> None:
+    """Moments of one point are zero but for rounding, and may have a negative trace."""
+    m = torch.tensor([[-6e-5], [-1e-11], [6e-7], [-4.8e-4], [2e-8], [1e-6]])
+    for found in (eigen.smallest(m), eigen.dominant(m)):
+        torch.testing.assert_close(found.norm(dim=0), torch.ones(1))

@@ -42,9 +42,12 @@ def trace(m: Tensor) -> Tensor:  # (6, ...) -> (...)
 def scaled(m: Tensor) -> Tensor:
     """Divided by its trace: float32 then neither overflows nor vanishes.
 
-    Cofactors of points on a line are zero but for rounding, of either sign: they stay small.
+    Moments of a lone point and cofactors of points on a line are zero but for rounding, of either
+    sign: they become zero.
     """
-    return m / trace(m).clamp_min(_FLAT)
+    size = trace(m)
+    there = size > _FLAT
+    return torch.where(there, m / torch.where(there, size, 1.0), 0.0)
 
 
 def adjugate(m: Tensor) -> Tensor:  # (6, ...) -> (6, ...)
