@@ -38,7 +38,7 @@ class TrainNormals:
     """Clouds of statues and streets as scanners see them."""
     stages: int = 2
     """Of the network."""
-    hidden: int = 32
+    hidden: int = 16
     """Numbers a neighbour."""
     steps: int = 3000
     """Of every stage."""

@@ -22,7 +22,7 @@ from veckm.moments import moments
 from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
 
-LEVELS, NEIGHBORS = 4, 16
+LEVELS, NEIGHBORS = 4, 12
 #: Standard deviations of the windows of coarse levels, in units of the spacing, and the points
 #: that must be in one.
 _SIGMA = {2: 6.0, 3: 12.0}
@@ -142,7 +142,7 @@ def _tree(x: np.ndarray) -> cKDTree:
 
 def _planes(level: int, place: Tensor, index: Tensor, radius: Tensor, table: Tensor) -> None:
     """Fill one level of the table."""
-    count, mean, spread = _clusters(place, index[:, level, 0].long())
+    count, mean, spread = _clusters(place, index[:, level, 0].long()) if level else _alone(place)
     table[:, level, PLACE] = mean
     left = _window(level, place, radius, table) if level in _SIGMA else torch.arange(len(place))
 
@@ -160,6 +160,11 @@ def _planes(level: int, place: Tensor, index: Tensor, radius: Tensor, table: Ten
         _write(table, rows, level, middle, between + within / reach.square())
 
     share(left.split(_ROWS), lambda _: work, workers(index.device, len(left) // _ROWS))
+
+
+def _alone(place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """At the finest level every point stands for itself."""
+    return place.new_ones(len(place)), place, place.new_zeros(1, 6).expand(len(place), -1)
 
 
 def _clusters(place: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,8 +30,10 @@ from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
 
-#: Points answered together: what a stage holds of them stays in the cache.
-_ROWS = 512
+#: Points whose neighbours are read together: what a stage holds of them stays in the cache.
+_ROWS = 192
+#: Points that are concluded about together.
+_CONCLUDED = 2048
 #: Invariants of a neighbour, and of the point itself.
 EDGE = 9
 POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
@@ -71,6 +73,22 @@ class View:
         return View(**{name: torch.cat([getattr(v, name) for v in views], -1) for name in names})
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What is left of the neighbours: a few numbers a point, points last."""
+
+    spread: Tensor  # (6, B) covariance of the weighted neighbours
+    votes: Tensor  # (6, B) sum of v n n^T over all normals but that of the plane
+    share: Tensor  # (B,) v of the normal of the plane
+    context: Tensor  # (C, B)
+
+    @staticmethod
+    def join(parts: list[Reading]) -> Reading:
+        """One reading of the points of all."""
+        names = Reading.__dataclass_fields__
+        return Reading(**{name: torch.cat([getattr(p, name) for p in parts], -1) for name in names})
+
+
 def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
     """The view of the points `rows` (B,), given what the stage before said of all points.
 
@@ -96,16 +114,8 @@ def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
         ahead = reference[:, None].expand(-1, LEVELS, -1)
         options = torch.cat([own, reference[:, None]], 1)
     offset = seen[PLACE] - mine[PLACE, :1, None]
-    u = offset / radius[:, None]
-    h = eigen.dot(u, ahead[:, :, None])  # (L, K, B) heights over the plane so far
-    middle = h.mean(1)  # (L, B)
-    side = torch.where(middle < 0, -1.0, 1.0)[:, None]  # which way the surface bends
-    lean = eigen.dot(votes, ahead[:, :, None])
-    across = eigen.dot(votes, u) * torch.where(lean < 0, -side, side)
-    square = eigen.dot(u, u)
-    steady = eigen.dot(theirs, ahead[:, :, None]).abs()
-    level = (h * side, 4 * h * h, square, square.sqrt(), lean.abs(), across, doubt, seen[ROUGH])
-    edge = torch.stack((*level, steady), 1)  # (L, EDGE, K, B)
+    edge, middle = _edges(offset / radius[:, None], ahead[:, :, None], votes, theirs)
+    edge[:, 6], edge[:, 7] = doubt, seen[ROUGH]
     i, j = torch.triu_indices(LEVELS, LEVELS, 1)
     point = torch.cat(
         (
@@ -118,6 +128,31 @@ def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
         )
     )
     return View(edge, point, offset / radius[1], votes, options)
+
+
+def _edges(
+    u: Tensor,  # (3, L, K, B) from the point to each neighbour, in radii of the level
+    ahead: Tensor,  # (3, L, 1, B) the normal that it is seen from
+    votes: Tensor,  # (3, L, K, B) normals of the neighbours so far
+    theirs: Tensor,  # (3, L, K, B) normals of the neighbours at the level
+) -> tuple[Tensor, Tensor]:  # (L, EDGE, K, B), (L, B)
+    """Invariants of the neighbours, numbers 6 and 7 left open, and their mean height.
+
+    They are written in place, for nothing of them is learnt.
+    """
+    edge = u.new_empty(LEVELS, EDGE, *u.shape[2:])
+    h = eigen.dot(u, ahead)
+    middle = h.mean(1)
+    side = torch.where(middle < 0, -1.0, 1.0)[:, None]  # which way the surface bends
+    lean = eigen.dot(votes, ahead)
+    torch.mul(h, side, out=edge[:, 0])
+    torch.mul(h, h, out=edge[:, 1]).mul_(4)
+    edge[:, 2] = eigen.dot(u, u)
+    torch.sqrt(edge[:, 2], out=edge[:, 3])
+    torch.abs(lean, out=edge[:, 4])
+    torch.mul(eigen.dot(votes, u), torch.where(lean < 0, -side, side), out=edge[:, 5])
+    torch.abs(eigen.dot(theirs, ahead), out=edge[:, 8])
+    return edge, middle
 
 
 def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
@@ -157,6 +192,10 @@ class Stage(nn.Module):
 
     def forward(self, view: View) -> Answer:
         """Views of B points."""
+        return self.conclude(self.read(view))
+
+    def read(self, view: View) -> Reading:
+        """The neighbours: all that is many times as large as the answer."""
         L, _, K, B = view.edge.shape
         edge = view.edge.reshape(L, EDGE, K * B)
         h = functional.relu(torch.baddbmm(self.inner_bias, self.inner, edge), inplace=True)
@@ -167,14 +206,19 @@ class Stage(nn.Module):
         logits = torch.bmm(self.weigh, z.view(L, -1, K * B)).view(L, 2, K, B)
         logits = logits + self.level(c).t().reshape(L, 2, 1, B)
         logits = logits.transpose(0, 1).reshape(2, L * K, B)
-        plane = _plane(view.offset.reshape(3, L * K, B), logits[0].softmax(0))
+        spread = _spread(view.offset.reshape(3, L * K, B), logits[0].softmax(0))
         v = torch.cat((logits[1], self.choose(c).t() + math.log(K))).softmax(0)  # (E, B)
-        n = torch.cat((view.votes.reshape(3, L * K, B), view.own, plane[:, None]), 1)
-        T = (eigen.outer(n) * v).sum(1)  # (6, B)
+        n = torch.cat((view.votes.reshape(3, L * K, B), view.own), 1)
+        return Reading(spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1], c.t())
+
+    def conclude(self, reading: Reading) -> Answer:
+        """Eigenvectors and the expected error, of any number of points at once."""
+        plane = eigen.smallest(reading.spread)  # (3, B)
+        T = reading.votes + eigen.outer(plane) * reading.share  # (6, B)
         normal = eigen.dominant(T)
         agreement = eigen.dot(eigen.times(T, normal), normal)
         same = eigen.dot(normal, plane).abs()
-        known = torch.cat((c, agreement[:, None], same[:, None]), 1).detach()
+        known = torch.cat((reading.context, agreement[None], same[None])).t().detach()
         error = _DEGREES * self.doubt(known)[:, 0].clamp(-6.0, 3.0).exp()
         return Answer(normal.t(), plane.t(), error)
 
@@ -183,16 +227,20 @@ class Stage(nn.Module):
         return torch.cat((h.mean(2).flatten(0, 1), h.amax(2).flatten(0, 1)))
 
 
-def _plane(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (3, B)
-    """The normal of the plane through the weighted neighbours; far ones count by their angle."""
+def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B)
+    """The covariance of the weighted neighbours; far ones count by their angle."""
     w = weights / (eigen.dot(v, v) + 0.05)
     w = w / w.sum(0)
     v = v - (v * w).sum(1, keepdim=True)
-    return eigen.smallest((eigen.outer(v) * w).sum(1))
+    return (eigen.outer(v) * w).sum(1)
 
 
-def answers(stage: nn.Module, levels: Levels, said: Answer | None) -> Answer:
-    """What a stage says of all points of a cloud, given what the stage before said."""
+def answers(stage: Stage, levels: Levels, said: Answer | None) -> Answer:
+    """What a stage says of all points of a cloud, given what the stage before said.
+
+    Neighbours are read in small parts that stay in the cache; what is left of them, a few numbers
+    a point, is concluded from in large ones, for eigenvectors take many short operations.
+    """
     n = len(levels)
     like = levels.radius
     out = Answer(like.new_empty(n, 3), like.new_empty(n, 3), like.new_empty(n))
@@ -200,13 +248,15 @@ def answers(stage: nn.Module, levels: Levels, said: Answer | None) -> Answer:
         _ = said.spoken  # made once, before the workers ask for it
 
     def work(rows: slice) -> None:
-        answer = stage(look(levels, torch.arange(rows.start, rows.stop), said))
+        parts = torch.arange(rows.start, rows.stop).split(_ROWS)
+        read = [stage.read(look(levels, part, said)) for part in parts]
+        answer = stage.conclude(Reading.join(read))
         out.normal[rows], out.plane[rows] = answer.normal, answer.plane
         out.error[rows] = answer.error
 
-    parts = [slice(i, min(i + _ROWS, n)) for i in range(0, n, _ROWS)]
+    large = [slice(i, min(i + _CONCLUDED, n)) for i in range(0, n, _CONCLUDED)]
     with torch.no_grad():
-        share(parts, lambda _: work, workers(like.device, len(parts)))
+        share(large, lambda _: work, workers(like.device, 4 * len(large)))
     return out
 
 
@@ -214,7 +264,7 @@ class NormalNet(nn.Module):
     """Stages one after the other."""
 
     def __init__(
-        self, stages: int = 2, hidden: int = 32, context: int = 64, seed: Seed = 0
+        self, stages: int = 2, hidden: int = 16, context: int = 64, seed: Seed = 0
     ) -> None:
         super().__init__()
         self.settings = {"stages": stages, "hidden": hidden, "context": context}
@@ -223,10 +273,16 @@ class NormalNet(nn.Module):
             Stage(LEVELS + (k > 0), hidden, context, generator) for k in range(stages)
         )
 
+    def stage(self, number: int) -> Stage:
+        """One of them."""
+        stage = self.stages[number]
+        assert isinstance(stage, Stage)
+        return stage
+
     def forward(self, levels: Levels) -> Answer:
         """Normals and expected errors of all points, without a graph."""
         said = None
-        for stage in self.stages:
-            said = answers(stage, levels, said)
+        for number in range(len(self.stages)):
+            said = answers(self.stage(number), levels, said)
         assert said is not None
         return said

@@ -94,7 +94,7 @@ def train(
             torch.save(net.stages[number].state_dict(), done)
         if number + 1 < len(net.stages):
             for example in examples:
-                example.said = answers(net.stages[number], example.levels, example.said)
+                example.said = answers(net.stage(number), example.levels, example.said)
 
 
 def _train_stage(
