@@ -31,9 +31,9 @@ from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
 
 #: Points whose neighbours are read together: what a stage holds of them stays in the cache.
-_ROWS = 192
+_ROWS = 1024
 #: Points that are concluded about together.
-_CONCLUDED = 2048
+_CONCLUDED = 4096
 #: Invariants of a neighbour, and of the point itself.
 EDGE = 9
 POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
