@@ -25,6 +25,9 @@ Price = Callable[[Tensor, Tensor], Tensor]  # sides (K, D_in), count (K,) -> sec
 #: Rows that are worked on at once: with D = 256 they and their encodings stay in the L2 cache.
 _ROWS_AT_ONCE = 512
 
+#: Cells across a cloud whose points are put in order.
+_CURVE_CELLS = 1024
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -118,6 +121,14 @@ class _Level:
     children: Tensor | None  # (K,) how many cells of the finer level; None at the finest
     whole: Tensor  # (K,) bool: cheaper as one block than as its children
     best: Tensor  # (K,) seconds
+
+
+def curve_order(pos: Tensor) -> Tensor:  # (N, D_in) -> (N,) int64
+    """Rows along a Morton curve: neighbours in space are neighbours in memory."""
+    pos = pos.detach()
+    extent = float((pos.amax(0) - pos.amin(0)).max()) or 1.0
+    one = torch.zeros(len(pos), dtype=torch.int64, device=pos.device)
+    return torch.argsort(_morton(pos, one, extent / _CURVE_CELLS)[0], stable=True)
 
 
 def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from veckm.engines.blocks import curve_order
 from veckm.inputs import check_points, flatten
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.free import moment_normals
@@ -136,8 +137,10 @@ def _single(
     if method == "moments":
         normal, error = moment_normals(pos)
     else:
-        answer = (net or shipped())(make_levels(pos))
-        normal, error = answer.normal, answer.error
+        order = curve_order(pos.cpu())  # neighbours are then near in memory too
+        answer = (net or shipped())(make_levels(pos.cpu()[order]))
+        normal, error = torch.empty_like(answer.normal), torch.empty_like(answer.error)
+        normal[order], error[order] = answer.normal, answer.error
     if _on_a_line(pos):
         error = torch.full_like(error, GUESS)
     if orient != "none":
