@@ -11,6 +11,7 @@ import veckm.nn
 
 NAMES = [
     "Moments",
+    "PointCloud",
     "VecKM",
     "__version__",
     "beta_from_radius",
@@ -20,9 +21,11 @@ NAMES = [
     "kernel_mixture",
     "moments",
     "radius_from_beta",
+    "read",
     "reconstruct",
     "similarity",
     "suggest_radius",
+    "write",
 ]
 
 # Positional parameters first; after * by keyword only.
@@ -32,6 +35,9 @@ SIGNATURES = {
     "encode_neighborhood": "offsets A weights",
     "estimate_normals": "pos * batch orient viewpoint method",
     "kernel_mixture": "points at alpha weights",
+    "PointCloud": "pos origin fields crs source",
+    "read": "path * samples seed",
+    "write": "path cloud options",
     "reconstruct": "G at A",
     "similarity": "G1 G2",
     "beta_from_radius": "radius",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from veckm.encoder import VecKM
@@ -16,10 +17,13 @@ from veckm.functional import (
 from veckm.moments import Moments, moments
 
 if TYPE_CHECKING:
+    from veckm.cloud import PointCloud
+    from veckm.io import read, write
     from veckm.tasks.normals import estimate_normals
 
 __all__ = [
     "Moments",
+    "PointCloud",
     "VecKM",
     "__version__",
     "beta_from_radius",
@@ -29,18 +33,25 @@ __all__ = [
     "kernel_mixture",
     "moments",
     "radius_from_beta",
+    "read",
     "reconstruct",
     "similarity",
     "suggest_radius",
+    "write",
 ]
 
 __version__ = "0.1.0"
 
+_LAZY = {
+    "PointCloud": "veckm.cloud",
+    "estimate_normals": "veckm.tasks.normals",
+    "read": "veckm.io",
+    "write": "veckm.io",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Tasks are imported when they are asked for: the encoder does without them."""
-    if name == "estimate_normals":
-        from veckm.tasks.normals import estimate_normals
-
-        return estimate_normals
+    """Tasks and files are imported when they are asked for: the encoder does without them."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'veckm' has no attribute {name!r}")

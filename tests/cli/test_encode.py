@@ -158,8 +158,10 @@ BAD_FILES = {
     "empty.npz": (b"", "is not a .npz file"),
     "cut.npy": (b"\x93NUMPY\x01\x00v\x00{'descr'", "cannot be read"),
     "cut.npz": (b"PK\x03\x04", "cannot be read"),
-    "cloud.ply": (b"ply\n", "cannot read .ply files; supported: .npy"),
-    "cloud": (b"", "supported: .npy"),
+    "cloud.ply": (b"ply\n", "cannot be read as PLY: it has no PLY header"),
+    "cloud.obj": (b"v 0 0 0\n", "is a mesh: say how many samples"),
+    "cloud.doc": (b"", "cannot read .doc files; supported: .ply .las"),
+    "cloud": (b"", "supported: .ply .las"),
 }
 
 

@@ -161,8 +161,8 @@ def test_a_broken_file_says_what_is_wrong(
 
 
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"cannot read \.glb files; supported: \.ply \.off"):
-        read_mesh(tmp_path / "a.glb")
+    with pytest.raises(ValueError, match=r"cannot read \.fbx files; supported: \.ply \.off"):
+        read_mesh(tmp_path / "a.fbx")
 
 
 def test_a_missing_file_is_the_usual_error(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Encode:
     """
 
     cloud: Positional[_File] = None
-    """Points: .npy with an (N, 3) array, or .npz with one called xyz; float32 or float64."""
+    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, KITTI .bin, .npy with (N, 3), .npz with xyz."""
     output: _Output = None
     """Where the encodings go: .npy, complex64, one row a point."""
     dim: int = 256

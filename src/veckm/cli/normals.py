@@ -55,7 +55,7 @@ class Normals:
     """
 
     cloud: Positional[_File] = None
-    """Points: .npy with an (N, 3) array, or .npz with one called xyz; float32 or float64."""
+    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, KITTI .bin, .npy with (N, 3), .npz with xyz."""
     output: _Output = None
     """Where the normals go: .npy with (N, 3), or .npz with normal, error and curvature."""
     orient: Orientation = "consistent"

@@ -1,0 +1,169 @@
+"""A cloud of points with everything that its file says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+#: Names under which files keep normals, and colours; the first is what PLY says.
+NORMAL_NAMES = (
+    ("nx", "ny", "nz"),
+    ("NormalX", "NormalY", "NormalZ"),
+    ("normal_x", "normal_y", "normal_z"),
+    ("nor:normalX", "nor:normalY", "nor:normalZ"),
+    ("Nx", "Ny", "Nz"),
+    ("NX", "NY", "NZ"),
+)
+COLOR_NAMES = (
+    ("red", "green", "blue"),
+    ("r", "g", "b"),
+    ("colorRed", "colorGreen", "colorBlue"),
+    ("diffuse_red", "diffuse_green", "diffuse_blue"),
+    ("Red", "Green", "Blue"),
+    ("R", "G", "B"),
+)
+_TOGETHER = {"normals": ("normal", "normals"), "colors": ("color", "colors", "rgb", "rgba")}
+
+
+class Template:
+    """What a format needs to write a file back as it came; every format has its own."""
+
+    def subset(self) -> Template:
+        """The same for a choice of the points: without what counts on all of them."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class PointCloud:
+    """Points about an origin, and every other field of their file.
+
+    .. math:: x_k = \\mathrm{origin} + \\mathrm{pos}_k
+
+    Surveys are far from zero: what is exact in float64 about an origin nearby would be rounded
+    by metres in float32 about zero.
+
+    Attributes:
+        pos: the points about ``origin``.
+        origin: where ``pos`` counts from.
+        fields: everything else by the file's own names, in its order, with its dtypes.
+        crs: the coordinate reference system as the file has it, mostly WKT.
+        source: what the format needs to write the file back as it came; nobody else looks inside.
+
+    Shapes:
+        - pos: (N, 3) float32 or float64
+        - origin: (3,) float64
+        - fields: (N,) or (N, k) each
+    """
+
+    pos: np.ndarray
+    origin: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    fields: Mapping[str, np.ndarray] = field(default_factory=dict)
+    crs: str | None = None
+    source: Template | None = None
+
+    def __post_init__(self) -> None:
+        pos, origin = np.asarray(self.pos), np.array(self.origin, dtype=np.float64)
+        if pos.ndim != 2 or pos.shape[1] != 3 or pos.dtype not in (np.float32, np.float64):
+            raise ValueError(
+                "pos must have shape (N, 3) and dtype float32 or float64, "
+                f"got {pos.shape} of {pos.dtype}"
+            )
+        if origin.shape != (3,) or not np.isfinite(origin).all():
+            raise ValueError(f"origin must be three finite numbers, got {self.origin!r}")
+        origin.flags.writeable = False
+        found = {str(name): np.asarray(values) for name, values in self.fields.items()}
+        for name, values in found.items():
+            if values.ndim not in (1, 2) or len(values) != len(pos):
+                raise ValueError(
+                    f"field {name!r} must have shape (N,) or (N, k) with N = {len(pos)}, "
+                    f"got {values.shape}"
+                )
+        object.__setattr__(self, "pos", pos)
+        object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "fields", MappingProxyType(found))
+
+    def __len__(self) -> int:
+        return len(self.pos)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> PointCloud:
+        """The points of a slice, a mask or an array of row numbers, with their fields."""
+        if not isinstance(rows, slice):
+            rows = np.asarray(rows)
+            if rows.ndim != 1:
+                raise TypeError("choose points by a slice, a mask or an array of row numbers")
+        return replace(
+            self,
+            pos=self.pos[rows],
+            fields={name: values[rows] for name, values in self.fields.items()},
+            source=None if self.source is None else self.source.subset(),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A read-only view of a dict cannot be pickled; the dict can."""
+        return PointCloud, (self.pos, self.origin, dict(self.fields), self.crs, self.source)
+
+    @property
+    def xyz(self) -> np.ndarray:
+        """The coordinates as the file means them, (N, 3) float64."""
+        if not self.origin.any():  # adding zero would turn -0.0 into 0.0
+            return self.pos.astype(np.float64)
+        moved: np.ndarray = self.pos + self.origin
+        return moved
+
+    @property
+    def normals(self) -> np.ndarray | None:
+        """The normals (N, 3) under the usual names, or None."""
+        return self._together("normals", NORMAL_NAMES)
+
+    @property
+    def colors(self) -> np.ndarray | None:
+        """Red, green and blue (N, 3) in the file's own range and dtype, or None."""
+        found = self._together("colors", COLOR_NAMES)
+        if found is not None:
+            return found
+        for name in ("rgb", "rgba"):  # PCL packs them into the bits of one number
+            packed = self.fields.get(name)
+            if packed is not None and packed.ndim == 1 and packed.dtype.itemsize == 4:
+                bits = np.ascontiguousarray(packed).view(np.uint32)
+                return np.stack([bits >> 16, bits >> 8, bits], axis=-1).astype(np.uint8)
+        return None
+
+    def with_fields(self, **new: np.ndarray) -> PointCloud:
+        """The same cloud with more fields, or other values of those it has."""
+        return replace(self, fields={**self.fields, **new})
+
+    def with_normals(self, normals: np.ndarray) -> PointCloud:
+        """The same cloud with these normals, under the names of the file where it has some.
+
+        Args:
+            normals: one a point.
+
+        Shapes:
+            - normals: (N, 3)
+        """
+        normals = np.asarray(normals)
+        if normals.shape != self.pos.shape:
+            raise ValueError(f"normals must have shape {self.pos.shape}, got {normals.shape}")
+        names = self._names(NORMAL_NAMES) or NORMAL_NAMES[0]
+        columns = dict(zip(names, normals.T, strict=True))
+        for name, values in columns.items():
+            if name in self.fields:
+                columns[name] = values.astype(self.fields[name].dtype)
+        return self.with_fields(**columns)
+
+    def _names(self, triples: tuple[tuple[str, ...], ...]) -> tuple[str, ...] | None:
+        return next((names for names in triples if set(names) <= set(self.fields)), None)
+
+    def _together(self, what: str, triples: tuple[tuple[str, ...], ...]) -> np.ndarray | None:
+        names = self._names(triples)
+        if names is not None:
+            return np.stack([self.fields[name] for name in names], axis=-1)
+        for name in _TOGETHER[what]:
+            values = self.fields.get(name)
+            if values is not None and values.ndim == 2 and values.shape[1] >= 3:
+                return values[:, :3]
+        return None

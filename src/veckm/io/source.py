@@ -1,0 +1,80 @@
+"""Clouds read by range, so that they need not fit into memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from veckm.cloud import PointCloud
+
+#: Points that a pass over a whole file holds at a time.
+BLOCK = 1 << 20
+
+
+class Source(ABC):
+    """A file whose points can be read by range; opened again from its path in another process.
+
+    Attributes:
+        path: the file.
+        count: its number of points.
+    """
+
+    path: Path
+    count: int
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> PointCloud:
+        """Points ``start`` up to but not including ``stop``, with all fields."""
+
+    def read_xyz(self, start: int, stop: int) -> np.ndarray:  # (stop - start, 3) float64
+        """The coordinates only."""
+        return self.read(start, stop).xyz
+
+    def like(self) -> PointCloud:
+        """No points, but all that is needed to write such a file."""
+        return self.read(0, 0)
+
+    def bounds(self, exact: bool = True) -> np.ndarray:  # (2, 3) float64
+        """Least and largest coordinates: of the points, or as the header says if it may be trusted.
+
+        Args:
+            exact: look at all points; otherwise what the header says will do, where it says it.
+        """
+        del exact  # only headers of LAS have them
+        low, high = np.full(3, np.inf), np.full(3, -np.inf)
+        for start in range(0, self.count, BLOCK):
+            xyz = self.read_xyz(start, min(start + BLOCK, self.count))
+            low, high = np.fmin(low, np.fmin.reduce(xyz)), np.fmax(high, np.fmax.reduce(xyz))
+        return np.stack([low, high]) if self.count else np.zeros((2, 3))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from veckm.io.ranges import open_source
+
+        return open_source, (str(self.path),)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, {self.count:,} points)"
+
+    def _check(self, start: int, stop: int) -> None:
+        if not 0 <= start <= stop <= self.count:
+            raise ValueError(
+                f"{self.path}: has {self.count} points, so {start} to {stop} is not a part of it"
+            )
+
+
+class Writer(Protocol):
+    """A format that can be written piece by piece."""
+
+    def append(self, cloud: PointCloud) -> None:
+        """The next points."""
+
+    def finish(self) -> None:
+        """What comes after the last point, and what the header must say about all of them."""
+
+
+#: Makes a :class:`Writer` from a binary file, its path, a cloud with the fields, and the count.
+NewWriter = Callable[..., Writer]

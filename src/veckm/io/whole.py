@@ -1,0 +1,60 @@
+"""Files that are whole or not there: written beside, then moved over."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+class Pending:
+    """A file under way: :meth:`commit` puts it in its place, :meth:`abort` leaves no trace."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._target = path.resolve()  # through a link, not over it
+        handle, self.name = tempfile.mkstemp(
+            prefix=f".{self._target.name}.", suffix=".part", dir=self._target.parent
+        )
+        self.file: IO[bytes] = os.fdopen(handle, "w+b")
+
+    def commit(self) -> None:
+        """On the disk first, then under its name in one step."""
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+            os.chmod(self.name, _mode(self._target))
+            os.replace(self.name, self._target)
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Throw away what was written."""
+        self.file.close()
+        Path(self.name).unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file to fill; it takes its name at the end, if nothing was raised."""
+    pending = Pending(path)
+    try:
+        yield pending.file
+    except BaseException:
+        pending.abort()
+        raise
+    pending.commit()
+
+
+def _mode(path: Path) -> int:
+    """What a file that open() makes would have: mkstemp's own is for its owner alone."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
