@@ -21,7 +21,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from veckm.engines import Gaussian, Problem
-from veckm.engines.plan import Plan, Side, make_plan
+from veckm.engines.blocks import anchored
+from veckm.engines.lattice import Lattice, TooFine
+from veckm.engines.plan import Plan, Side, block_price, make_plan, plan_of
 from veckm.functional import make_problem, make_window
 from veckm.parallel import share, workers
 
@@ -97,6 +99,73 @@ def moments(
             problem.pos, problem.queries, problem.weights, problem, make_plan(problem)
         )
     return _finish(raw.view(*lead, columns), in_dim, window.beta)
+
+
+def local_moments(
+    x: Tensor,  # (N, 3) float64
+    *,
+    beta: float,
+    eps: float,
+    levels: int,
+    wanted: Tensor | None = None,  # (N,) bool
+) -> Moments:
+    """Moments of a part of a cloud as those of the whole, but for rounding.
+
+    The blocks of the grid engine are then cells of one fixed lattice about zero, `levels` doublings
+    of its smallest cell wide, and what a point gets depends on the points within :func:`domain` of
+    it alone. The part must have the coordinates of the whole, not be moved. Where not all are
+    `wanted`, the others mean nothing.
+
+    Shapes:
+        - x: (N, 3) float64
+        - output: ``Moments`` of leading shape (N,), float32
+    """
+    window = Gaussian(beta)
+    lattice = Lattice.for_accuracy(beta, eps, x.shape[1])
+    pos = x.float()
+    cloud = torch.zeros(len(x), dtype=torch.int64)
+    A = pos.new_zeros(x.shape[1], (2 + x.shape[1] + x.shape[1] ** 2) // 2)
+    problem = Problem(pos, cloud, pos, cloud, None, A, window, None, eps, progress=False)
+    try:
+        blocks = anchored(x, lattice.spacing / 4, levels, block_price(problem, lattice))
+        plan = plan_of(problem, lattice, [blocks], adapt=False)
+    except (TooFine, OverflowError):  # thin clouds have many nodes: one half after the other
+        return _halves(x, beta, eps, levels, wanted)
+    with torch.no_grad():
+        raw = _gather_all(problem, plan, _spread_all(problem, plan), wanted)
+    return _finish(raw, x.shape[1], beta)
+
+
+def _halves(x: Tensor, beta: float, eps: float, levels: int, wanted: Tensor | None) -> Moments:
+    """Local moments of each half of a cloud with what matters around it."""
+    side, reach = domain(beta, eps, levels, x.shape[1])
+    cell = torch.floor(x / side)
+    axis = int((cell.amax(0) - cell.amin(0)).argmax())
+    along = cell[:, axis]
+    cut = float(along.median())
+    below = along < cut if bool((along < cut).any()) else along <= cut
+    margin = math.ceil(reach / side) + 1  # whole cells
+    parts = [along < cut + margin, along >= cut - margin]
+    if bool(parts[0].all()) or bool(parts[1].all()) or bool(below.all()):
+        raise TooFine(f"windows of beta = {beta:g} are too small for how thinly the points lie")
+    n, in_dim = x.shape
+    shapes: tuple[tuple[int, ...], ...] = ((n,), (n, in_dim), (n, in_dim, in_dim))
+    weight, mean, covariance = (torch.empty(shape, dtype=torch.float32) for shape in shapes)
+    for part, mine in zip(parts, (below, ~below), strict=True):
+        some_wanted = None if wanted is None else wanted[part]
+        m = local_moments(x[part], beta=beta, eps=eps, levels=levels, wanted=some_wanted)
+        weight[mine], mean[mine] = m.weight[mine[part]], m.mean[mine[part]]
+        covariance[mine] = m.covariance[mine[part]]
+    return Moments(weight, mean, covariance, beta)
+
+
+def domain(beta: float, eps: float, levels: int, in_dim: int = 3) -> tuple[float, float]:
+    """The side of the cells of :func:`local_moments`, and how far apart two that matter may be.
+
+    A point is changed by others only if their cells, as boxes, are within that distance of its own.
+    """
+    lattice = Lattice.for_accuracy(beta, eps, in_dim)
+    return lattice.spacing / 4 * 2**levels, 2 * lattice.reach
 
 
 def _finish(raw: Tensor, in_dim: int, beta: float) -> Moments:
@@ -212,10 +281,15 @@ def _spread_all(problem: Problem, plan: Plan) -> Tensor:  # (rows, 1 + D + D^2)
     return tables.sum(0).mul_(plan.lattice.scale)
 
 
-def _gather_all(problem: Problem, plan: Plan, table: Tensor) -> Tensor:  # (M, 1 + D + D^2)
-    """The moments about each query."""
+def _gather_all(
+    problem: Problem, plan: Plan, table: Tensor, wanted: Tensor | None = None
+) -> Tensor:  # (M, 1 + D + D^2)
+    """The moments about each query, at least about those `wanted` (M,)."""
     side = plan.target
     runs = _runs(side, plan.beta)
+    if wanted is not None:
+        sorted_ = wanted[side.blocks.order]
+        runs = [run for run in runs if bool(sorted_[run.rows].any())]
     out = table.new_empty(len(problem.queries), table.shape[1])
 
     def make(worker: int) -> Callable[[_Run], None]:  # noqa: ARG001 - all do the same

@@ -100,15 +100,41 @@ def octree(
     key, levels = _morton(pos, cloud, cell)
     key, order = torch.sort(key)
     x = pos[order]
-    finest = _finest(key, x)
-    tree = list(_levels(finest, key, levels, pos.shape[1], price))
-    start, count, low, high = _cheapest(tree)
+    tree, (start, count, low, high) = _partition(key, x, levels, price)
     centre = (low.double() + high.double()) / 2
     local = x - torch.repeat_interleave(centre, count, dim=0).to(x.dtype)
     # Exactly the centre that was subtracted, so that phases can be made whole again.
     centre = centre.to(x.dtype).double()
     seconds = float(tree[-1].best.sum()) if tree else 0.0
     return Blocks(order, local, centre, low, high, count, cloud[order[start]], seconds)
+
+
+@one_thread()
+def anchored(
+    x: Tensor,  # (N, D_in) float64
+    cell: float,  # side of the smallest cell
+    levels: int,
+    price: Price,
+) -> Blocks:
+    """The cheapest blocks within each cell of a fixed grid of side 2^levels `cell` about zero.
+
+    The blocks in a cell of that grid depend on the points of the cell and on nothing else: a part
+    of a cloud has the same blocks as the whole, but for cells that it holds in part.
+    """
+    in_dim = x.shape[1]
+    index = torch.floor(x / cell).long()
+    root = compact(index >> levels, gap=2)  # empty space between is left out
+    bits = max(1, int(root.max()).bit_length())
+    if (bits + levels) * in_dim > 62:
+        raise OverflowError(f"a grid of side {cell * 2**levels:g} has too many cells")
+    key = _interleave((root << levels) | (index & ((1 << levels) - 1)), bits + levels)
+    key, order = torch.sort(key)
+    x = x[order]
+    tree, (_, count, low, high) = _partition(key, x, levels, price)
+    centre = (low + high) / 2
+    local = (x - torch.repeat_interleave(centre, count, dim=0)).float()
+    seconds = float(tree[-1].best.sum())
+    return Blocks(order, local, centre, low, high, count, torch.zeros_like(count), seconds)
 
 
 @dataclass(frozen=True)
@@ -126,9 +152,17 @@ class _Level:
 def curve_order(pos: Tensor) -> Tensor:  # (N, D_in) -> (N,) int64
     """Rows along a Morton curve: neighbours in space are neighbours in memory."""
     pos = pos.detach()
-    extent = float((pos.amax(0) - pos.amin(0)).max()) or 1.0
-    one = torch.zeros(len(pos), dtype=torch.int64, device=pos.device)
-    return torch.argsort(_morton(pos, one, extent / _CURVE_CELLS)[0], stable=True)
+    low = pos.amin(0)
+    return torch.argsort(curve_key(pos, low, float((pos.amax(0) - low).max())), stable=True)
+
+
+def curve_key(pos: Tensor, low: Tensor, extent: float) -> Tensor:  # (N, D_in) -> (N,) int64
+    """Where points are along the curve through a box with the corner `low` and sides `extent`."""
+    bits = _CURVE_CELLS.bit_length()
+    index = ((pos - low) / ((extent or 1.0) / _CURVE_CELLS)).long()
+    if bits * pos.shape[1] <= 62:
+        return _interleave(index, bits)
+    return _morton(pos, torch.zeros_like(index[:, 0]), (extent or 1.0) / _CURVE_CELLS)[0]
 
 
 def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
@@ -145,15 +179,21 @@ def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
     if levels > spare // in_dim:  # cells only group points: coarser ones are as right
         index >>= levels - spare // in_dim
         levels = spare // in_dim
-    byte = torch.arange(256, device=pos.device)
+    return (cloud << (levels * in_dim)) | _interleave(index, levels), levels
+
+
+def _interleave(index: Tensor, levels: int) -> Tensor:  # (N, D_in) -> (N,)
+    """The bits of all coordinates in turn: cells along a Morton curve."""
+    in_dim = index.shape[1]
+    byte = torch.arange(256, device=index.device)
     spread = sum(((byte >> b) & 1) << (b * in_dim) for b in range(8))
     assert isinstance(spread, Tensor)
-    key = cloud << (levels * in_dim)
+    key = torch.zeros_like(index[:, 0])
     for shift in range(0, levels, 8):
         part = spread[(index >> shift) & 255]  # (N, D_in)
         for axis in range(in_dim):
             key = key | (part[:, axis] << (shift * in_dim + axis))
-    return key, levels
+    return key
 
 
 def compact(index: Tensor, gap: int) -> Tensor:
@@ -168,6 +208,14 @@ def compact(index: Tensor, gap: int) -> Tensor:
         step = torch.diff(value, prepend=value[:1]).clamp_(max=gap)
         columns.append(torch.cumsum(step, 0)[inverse])
     return torch.stack(columns, 1)
+
+
+def _partition(
+    key: Tensor, x: Tensor, levels: int, price: Price
+) -> tuple[list[_Level], tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """The tree over sorted points, and (start, count, low, high) of its cheapest blocks."""
+    tree = list(_levels(_finest(key, x), key, levels, x.shape[1], price))
+    return tree, _cheapest(tree)
 
 
 def _finest(key: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

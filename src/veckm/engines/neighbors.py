@@ -8,6 +8,7 @@ the radius outside which lies the share eps of its mass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn.functional import threshold
 
 from veckm.engines.base import (
     Engine,
@@ -149,7 +151,7 @@ def _sum(
         def work(task: list[Group]) -> None:
             for (rows, members), found in zip(task, plan.near(task), strict=True):
                 for (block, own), near in zip(members, found, strict=True):
-                    W = problem.window(_squared(target.local[own], plan.local(block, near)))
+                    W = _cut(problem, _squared(target.local[own], plan.local(block, near)))
                     torch.mm(W, f.index_select(0, near), out=F[within(own, rows)])
                 sums = finish(as_complex(F[: rows.stop - rows.start]))
                 sums.mul_(conjugate(rows, sums.shape[1]))
@@ -168,6 +170,18 @@ def _squared(y: Tensor, x: Tensor) -> Tensor:
         step = y[:, axis : axis + 1] - x[:, axis]
         out.addcmul_(step, step)
     return out
+
+
+def _cut(problem: Problem, squared: Tensor) -> Tensor:
+    """The window, zero beyond its reach: also where the block of the query sees farther.
+
+    So the result does not depend on the blocks, and a part of a cloud has that of the whole.
+    """
+    window = problem.window
+    if not isinstance(window, Gaussian) or problem.in_dim == 1:
+        return window(squared)  # on a line the share that is cut is needed to meet eps
+    least = math.exp(-0.5 * (window.beta * window.reach(problem.eps, problem.in_dim)) ** 2)
+    return threshold(torch.exp(squared * (-0.5 * window.beta**2)), least, 0.0, inplace=True)
 
 
 class _Sums(torch.autograd.Function):
@@ -226,7 +240,7 @@ def _backward_window(
             for (block, own), near in zip(members, found, strict=True):
                 here = within(own, rows)
                 q, x = target.local[own], plan.local(block, near)
-                W = problem.window(_squared(q, x))
+                W = _cut(problem, _squared(q, x))
                 back.index_add_(0, near, W.t() @ H[here])
                 T = W * (H[here] @ f.index_select(0, near).t())
                 turn[here] -= square * (q * T.sum(1, keepdim=True) - T @ x)

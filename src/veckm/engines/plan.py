@@ -124,11 +124,15 @@ def make_plan(problem: Problem) -> Plan:
 
 
 @one_thread()
-def plan_of(problem: Problem, lattice: Lattice, blocks: list[Blocks]) -> Plan:
-    """The plan for blocks that were found; a clear error where there would be too many nodes."""
+def plan_of(problem: Problem, lattice: Lattice, blocks: list[Blocks], adapt: bool = True) -> Plan:
+    """The plan for blocks that were found; a clear error where there would be too many nodes.
+
+    With `adapt` the reach suits the blocks of this cloud; without, it is that of the lattice.
+    """
     assert isinstance(problem.window, Gaussian)
     beta = problem.window.beta
-    lattice = lattice.for_blocks(min(b.mean_diagonal for b in blocks), beta)
+    if adapt:
+        lattice = lattice.for_blocks(min(b.mean_diagonal for b in blocks), beta)
     _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 200, problem)
     nodes = [reached_nodes(b, lattice) for b in blocks]
     index, rows = number(torch.cat([n.key for n in nodes]))

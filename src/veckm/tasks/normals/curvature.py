@@ -28,10 +28,10 @@ from torch import Tensor
 from veckm.parallel import share, workers
 from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
 from veckm.tasks.normals.eigen import adjugate, trace
-from veckm.tasks.normals.levels import hashed
+from veckm.tasks.normals.frame import hashed, untied
 
 #: Neighbourhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
-_NEIGHBORS, _LEVELS = 24, 3
+NEIGHBORS, _LEVELS = 24, 3
 #: Agreement: this many standard errors.
 _ERRORS = 3.0
 #: Rounds that find the noise of heights and normals.
@@ -43,6 +43,8 @@ _RIM = 1.2
 #: Unexplained variance that counts as none, in units of the neighbourhood.
 _EXACT = 1e-10
 _RIDGE = 1e-12
+#: The unit in which equal distances are told apart, as a share of the box.
+_UNIT = 1e-4
 #: Coefficients: c0, c1, c2, four cubic ones, and those wanted last.
 _WANTED, _ALL = 7, 10
 
@@ -115,35 +117,84 @@ def principal_curvatures(
         near = _known(neighbors, len(x))
         width = near.shape[-1]
         return _everywhere(x, n, lambda here: list(near[here].long().unbind(1)), width).to(pos)
-    k, levels = (_NEIGHBORS, _LEVELS) if k is None else (k, 1)
+    k, levels = (NEIGHBORS, _LEVELS) if k is None else (k, 1)
     k = check_k(k, len(x))
     # In the order of the leaves of a tree what is near in space is near in memory.
-    order = torch.from_numpy(cKDTree(x.numpy()).indices)
+    order = cKDTree(x.numpy()).indices
     found = torch.empty(len(x), 2, dtype=torch.float64)
     x, n = x[order], n[order]
-    found[order] = _everywhere(x, n, _search(x, k, levels), k)
+    low = x.numpy().min(0)
+    sets = Sets(x.numpy(), order, low, float((x.numpy() - low).max()), k, levels)
+    found[order] = _everywhere(x, n, sets.near, k)
     return found.to(pos)
 
 
-def _search(x: Tensor, k: int, levels: int) -> Search:  # (N, 3)
-    """The k nearest of each level that has so many."""
-    members = [_level(x.numpy(), level) for level in range(levels)]
-    trees = [(torch.from_numpy(m), cKDTree(x.numpy()[m])) for m in members if len(m) >= k]
+class Sets:
+    """The neighbourhoods that are tried, of a cloud or of a part of it.
 
-    def search(here: Tensor) -> list[Tensor]:
-        rows, each = x[here].numpy(), np.arange(1, k + 1)
-        return [members[torch.from_numpy(tree.query(rows, each)[1])] for members, tree in trees]
+    Who is in a level depends on the place in the box of the whole cloud, and not on the row: a
+    part, or a shuffled cloud, has the same.
+    """
 
-    return search
+    def __init__(
+        self,
+        x: np.ndarray,  # (N, 3) float64
+        ids: np.ndarray,  # (N,) the number of each point in the cloud
+        low: np.ndarray,  # (3,) of the box of the whole cloud
+        extent: float,  # its longest side
+        k: int = NEIGHBORS,
+        levels: int = _LEVELS,
+    ) -> None:
+        self.k = k
+        off, extent = x - low, max(extent, 1e-300)
+        self._moved = untied(off, ids, _UNIT * extent)
+        rank = hashed(np.floor(off / extent * 4096).astype(np.int64))
+        members = [_members(rank, level) for level in range(levels)]
+        self._trees = [(m, cKDTree(self._moved[m])) for m in members if len(m) >= k]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every level has so many points that it can be tried."""
+        return len(self._trees) == _LEVELS
+
+    def near(self, here: Tensor) -> list[Tensor]:  # (m,) -> S times (m, K)
+        """The k nearest of each level that has so many."""
+        return [torch.from_numpy(rows) for _, rows in self.query(here.numpy())]
+
+    def query(self, here: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each level the distances (m, K) of the nearest, and their rows (m, K)."""
+        at, each = self._moved[here], np.arange(1, self.k + 1)
+        found = [(members, tree.query(at, each)) for members, tree in self._trees]
+        return [(far, members[near]) for members, (far, near) in found]
 
 
-def _level(x: np.ndarray, level: int) -> np.ndarray:  # (N, 3) -> rows
-    """About one point in 4^level, by place and not by row: a shuffled cloud has the same."""
+def _members(rank: np.ndarray, level: int) -> np.ndarray:  # (N,) -> rows
+    """About one point in 4^level."""
     if level == 0:
-        return np.arange(len(x))
-    low = x.min(0)
-    cells = np.floor((x - low) / max(float((x - low).max()), 1e-300) * 4096).astype(np.int64)
-    return np.flatnonzero(hashed(cells) < np.uint64(2 ** (64 - 2 * level)))
+        return np.arange(len(rank))
+    return np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
+
+
+def part_curvatures(
+    pos: np.ndarray,  # (N, 3) float64
+    normal: np.ndarray,  # (N, 3)
+    rows: np.ndarray,  # (m,)
+    near: list[np.ndarray],  # S times (m, K)
+) -> np.ndarray:  # (m, 2) float64
+    """:func:`principal_curvatures` of some points whose neighbourhoods are known."""
+    x = torch.from_numpy(pos)
+    n = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
+    sets, width = [torch.from_numpy(s) for s in near], near[0].shape[1]
+    out = x.new_empty(len(rows), 2)
+    step, at = max(1, _PAIRS // width), torch.from_numpy(rows)
+
+    def chunk(first: int) -> None:
+        part = slice(first, first + step)
+        out[part] = _curvatures(x, n, at[part], [s[part] for s in sets])
+
+    starts = range(0, len(rows), step)
+    share(starts, lambda _: chunk, workers(out.device, len(starts)))
+    return out.numpy()
 
 
 def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
@@ -169,13 +220,16 @@ def _everywhere(x: Tensor, n: Tensor, search: Search, width: int) -> Tensor:  # 
 
     def chunk(first: int) -> None:
         here = torch.arange(first, min(first + step, len(x)))
-        axes = frame(n[here])
-        sets = search(here)
-        out[here] = _choose([_rows((x[s] - x[here][:, None]) @ axes, n[s] @ axes) for s in sets])
+        out[here] = _curvatures(x, n, here, search(here))
 
     starts = range(0, len(x), step)
     share(starts, lambda _: chunk, workers(out.device, len(starts)))
     return out
+
+
+def _curvatures(x: Tensor, n: Tensor, here: Tensor, sets: list[Tensor]) -> Tensor:  # (m, 2)
+    axes = frame(n[here])
+    return _choose([_rows((x[s] - x[here][:, None]) @ axes, n[s] @ axes) for s in sets])
 
 
 def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m, 2)

@@ -138,7 +138,7 @@ def _single(
         normal, error = moment_normals(pos)
     else:
         order = curve_order(pos.cpu())  # neighbours are then near in memory too
-        answer = (net or shipped())(make_levels(pos.cpu()[order]))
+        answer = (net or shipped())(make_levels(pos.cpu()[order], order))
         normal, error = torch.empty_like(answer.normal), torch.empty_like(answer.error)
         normal[order], error[order] = answer.normal, answer.error
     if _on_a_line(pos):
@@ -153,9 +153,14 @@ def _on_a_line(pos: Tensor) -> bool:  # (N, 3)
     """Whether the cloud has no plane at all: all points on one line or spot, but for rounding."""
     x = pos.detach().double()
     off = x - x.mean(0)
-    spread = torch.linalg.eigvalsh(off.t() @ off / len(x)).clamp_min(0).sqrt()
-    rounding = 4 * torch.finfo(pos.dtype).eps * float(x.abs().amax())
-    return float(spread[1]) <= max(rounding, 1e-7 * float(spread[2]))
+    rounding = torch.finfo(pos.dtype).eps * float(x.abs().amax())
+    return no_plane(off.t() @ off / len(x), rounding)
+
+
+def no_plane(covariance: Tensor, rounding: float) -> bool:  # (3, 3)
+    """Whether points of this covariance lie on a line, but for rounding."""
+    spread = torch.linalg.eigvalsh(covariance).clamp_min(0).sqrt()
+    return float(spread[1]) <= max(4 * rounding, 1e-7 * float(spread[2]))
 
 
 @lru_cache(maxsize=1)

@@ -6,11 +6,16 @@ stands for the points that are nearer to it than to any other, with their mean a
 The planes of the coarse levels are those of `veckm.moments`, which see all points under a smooth
 window; where too few are in it, those of the subset. Scales follow the density of the cloud, and
 nothing has to be chosen.
+
+All of it is local: in the frame of the whole cloud (`frame.py`), a part with enough around it has
+the levels of the whole, but for rounding.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,21 +23,41 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.engines.lattice import TooFine
-from veckm.moments import moments
+from veckm.moments import Moments, domain, local_moments, moments
 from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
+from veckm.tasks.normals.frame import Frame, centred, frame_of, hashed, make_tree, spacing, untied
+
+__all__ = [
+    "LEVELS",
+    "NEIGHBORS",
+    "Hierarchy",
+    "Levels",
+    "centred",
+    "hashed",
+    "make_levels",
+    "make_tables",
+    "spacing",
+]
 
 LEVELS, NEIGHBORS = 4, 12
-#: Standard deviations of the windows of coarse levels, in units of the spacing, and the points
-#: that must be in one.
+#: A subset has at least so many points, or all.
+FEWEST_MEMBERS = 2 * NEIGHBORS
+#: Standard deviations of the windows of coarse levels, in units of the spacing, their accuracy,
+#: and the points that must be in one.
 _SIGMA = {2: 6.0, 3: 12.0}
+_EPS = 1e-2
 _FEWEST = 12.0
+#: Doublings from the smallest cell of the moments to the largest: about 30 spacings for both.
+_DOUBLINGS = {2: 4, 3: 3}
+#: Up to so many points all pairs are faster than a grid.
+_SMALL = 1448
 #: Points looked at together: their neighbours stay in the cache.
 _ROWS = 2048
 #: Cells of the hash, in units of the median distance of neighbours.
 _CELL = 1 / 8
-#: Points that tell the spacing of a cloud.
-_PROBES = 4096
+#: A point as far from its member as the farthest neighbour of that, but for rounding, belongs.
+SLACK = 1 + 1e-4
 
 
 @dataclass(frozen=True)
@@ -62,89 +87,146 @@ class Levels:
 PLACE, NORMAL, ROUGH, HEIGHT = slice(0, 3), slice(3, 6), 6, 7
 
 
-def make_levels(pos: Tensor) -> Levels:  # (N, 3), N >= 1
-    """Subsets, neighbours and planes of all levels."""
-    points = centred(pos)[0]
-    x = points.numpy()
-    rank = hashed(np.floor(x / _CELL).astype(np.int64))
-    index, radius = _neighbors(x, rank)
-    place = points.float()
-    table = torch.empty(len(x), LEVELS, 8)
-    for level in range(LEVELS):
-        _planes(level, place, index, radius, table)
-    return Levels(index, radius, table)
+def make_levels(
+    pos: Tensor,  # (N, 3), N >= 1
+    ids: Tensor | None = None,  # (N,)
+) -> Levels:
+    """Subsets, neighbours and planes of all levels.
 
-
-def centred(pos: Tensor) -> tuple[Tensor, float]:
-    """(N, 3) float64 about the middle of the cloud in units of its spacing, and the spacing."""
-    x = pos.detach().cpu().double()
-    x = x - (x.amin(0) + x.amax(0)) / 2
-    size = spacing(x.numpy())
-    return x / size, size
-
-
-def spacing(x: np.ndarray) -> float:  # (N, 3)
-    """The median distance to the fourth nearest neighbour, halved: about that of the nearest.
-
-    Probes are spread by hash, not by order, so that a shuffled cloud has the same spacing.
+    Args:
+        pos: the cloud.
+        ids: the number of each point in the cloud, where the points come in another order.
     """
-    if len(x) < 2:
-        return 1.0
-    extent = float((x.max(0) - x.min(0)).max()) or 1.0
-    rank = hashed(np.floor(x / extent * 4096).astype(np.int64))
-    probes = np.argsort(rank, kind="stable")[:_PROBES]
-    k = min(5, len(x))
-    far = _tree(x).query(x[probes], k=[k], workers=torch.get_num_threads())[0][:, 0]
-    middle = float(np.median(far[far > 0])) / 2 if (far > 0).any() else 0.0
-    return max(middle, extent * 1e-7)
+    frame = frame_of(pos)
+    numbers = np.arange(len(pos)) if ids is None else ids.numpy()
+    points = Hierarchy(frame.place(pos).numpy(), numbers)
+    points.find(np.arange(len(pos)))
+    return make_tables(points, torch.arange(len(pos)), frame)
 
 
-def hashed(cells: np.ndarray) -> np.ndarray:  # (N, 3) int64 -> (N,) uint64
-    """A fixed pseudo-random number for every cell: who is in a subset depends on place alone."""
-    h = np.zeros(len(cells), np.uint64)
-    for axis, odd in enumerate((0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)):
-        h ^= cells[:, axis].view(np.uint64) * np.uint64(odd)
-        h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        h ^= h >> np.uint64(31)
-    return h
+class Hierarchy:
+    """Points in the frame of their cloud, their subsets, and the neighbours that were looked up."""
 
+    def __init__(self, x: np.ndarray, ids: np.ndarray) -> None:  # (N, 3) float64, (N,)
+        self.x = x
+        self.rank = hashed(np.floor(x / _CELL).astype(np.int64))
+        self.index = np.empty((len(x), LEVELS, NEIGHBORS), np.int32)
+        self.radius = np.empty((len(x), LEVELS), np.float32)
+        self.known = np.zeros(len(x), bool)
+        self._ids = ids
 
-def _neighbors(x: np.ndarray, rank: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The K nearest of every subset for all points: (N, L, K) and (N, L)."""
-    n = len(x)
-    index = np.empty((n, LEVELS, NEIGHBORS), np.int32)
-    radius = np.empty((n, LEVELS), np.float32)
-    for level in range(LEVELS):
-        members = _subset(rank, level)
-        k = min(NEIGHBORS, len(members))
-        far, near = _tree(x[members]).query(
-            x, k=np.arange(1, k + 1), workers=torch.get_num_threads()
+    @cached_property
+    def members(self) -> list[np.ndarray]:
+        """The rows of each subset."""
+        return [_subset(self.rank, level) for level in range(LEVELS)]
+
+    @cached_property
+    def _moved(self) -> np.ndarray:
+        return untied(self.x, self._ids)
+
+    @cached_property
+    def _trees(self) -> list[cKDTree]:
+        return [make_tree(self._moved[members]) for members in self.members]
+
+    @property
+    def enough(self) -> bool:
+        """Whether every subset has as many points as it must have without being filled up."""
+        return bool((self.rank < _threshold(LEVELS - 1)).sum() >= FEWEST_MEMBERS)
+
+    def look_up(self, rows: np.ndarray) -> None:
+        """Find the neighbours of those rows where they are not known yet."""
+        new = rows[~self.known[rows]]
+        if len(new):
+            self.find(new)
+
+    def find(self, rows: np.ndarray) -> None:
+        """The K nearest of every subset for some points: index (., L, K) and radius (., L)."""
+        self.known[rows] = True
+        at = self._moved[rows]
+        for level, (tree, members) in enumerate(zip(self._trees, self.members, strict=True)):
+            k = min(NEIGHBORS, len(members))
+            far, near = tree.query(at, k=np.arange(1, k + 1), workers=torch.get_num_threads())
+            self.index[rows, level, :k] = members[near]
+            if k < NEIGHBORS:  # a tiny cloud: the nearest again
+                self.index[rows, level, k:] = members[near[:, :1]]
+            self.radius[rows, level] = np.maximum(far[:, -1], 1e-6)
+
+    def owners(self, level: int) -> np.ndarray:  # (N,) int64
+        """For every point the nearest member of a subset; of those without neighbours that were
+        looked up, only where a member that has some may stand for it."""
+        owner = self.index[:, level, 0].astype(np.int64)
+        other = np.flatnonzero(~self.known)
+        if not len(other):
+            return owner
+        owner[other] = other  # who is too far from all that are known belongs to nobody of these
+        known = self.x[self.known]
+        far = float(self.radius[self.known, level].max()) * SLACK * SLACK
+        inside = (self.x[other] >= known.min(0) - far) & (self.x[other] <= known.max(0) + far)
+        other = other[inside.all(1)]
+        distance, near = self._trees[level].query(
+            self._moved[other], distance_upper_bound=far, workers=torch.get_num_threads()
         )
-        index[:, level, :k] = members[near]
-        index[:, level, k:] = index[:, level, :1]  # a tiny cloud: the nearest again
-        radius[:, level] = far[:, -1]
-    return torch.from_numpy(index), torch.from_numpy(radius).clamp_min_(1e-6)
+        found = np.isfinite(distance)
+        owner[other[found]] = self.members[level][near[found]]
+        return owner
 
 
 def _subset(rank: np.ndarray, level: int) -> np.ndarray:
     """The rows of about N / 4^level points, and never fewer than two neighbourhoods' worth."""
     if level == 0:
         return np.arange(len(rank))
-    members = np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
-    least = min(2 * NEIGHBORS, len(rank))
+    members = np.flatnonzero(rank < _threshold(level))
+    least = min(FEWEST_MEMBERS, len(rank))
     return members if len(members) >= least else np.argsort(rank, kind="stable")[:least]
 
 
-def _tree(x: np.ndarray) -> cKDTree:
-    return cKDTree(x, leafsize=16, compact_nodes=False, balanced_tree=False)
+def _threshold(level: int) -> np.uint64:
+    """Ranks below are in the subset: one in 4^level."""
+    return np.uint64(2 ** (64 - 2 * level))
 
 
-def _planes(level: int, place: Tensor, index: Tensor, radius: Tensor, table: Tensor) -> None:
-    """Fill one level of the table."""
-    count, mean, spread = _clusters(place, index[:, level, 0].long()) if level else _alone(place)
-    table[:, level, PLACE] = mean
-    left = _window(level, place, radius, table) if level in _SIGMA else torch.arange(len(place))
+def make_tables(
+    points: Hierarchy,
+    rows: Tensor,  # (n,) int64
+    frame: Frame,
+    origin: np.ndarray | None = None,  # (3,)
+) -> Levels:
+    """The planes of some points, whose neighbours must be known, and those of these too.
+
+    Args:
+        points: all that is at hand.
+        rows: of them, those to look at; the other rows of the result mean nothing.
+        frame: of the whole cloud.
+        origin: where the places of the result count from; float32 is exact near it.
+    """
+    x = torch.from_numpy(points.x)
+    place = (x if origin is None else x - torch.from_numpy(origin)).float()
+    index, radius = torch.from_numpy(points.index), torch.from_numpy(points.radius)
+    levels = Levels(index, radius, torch.empty(len(x), LEVELS, 8))
+    for level in range(LEVELS):
+        clusters = _alone(place)
+        if level:
+            owner = torch.from_numpy(points.owners(level))
+            clusters = _clusters(place, owner, radius[:, level])
+        levels.table[:, level, PLACE] = clusters[1]
+        left = _window(level, x, levels, rows, frame) if level in _SIGMA else rows
+        _planes(level, place, levels, left, clusters)
+    return levels
+
+
+def window_domain() -> tuple[float, float]:
+    """Cells of the widest windows, and how far apart two that matter may be, in spacings."""
+    sizes = [domain(1 / sigma, _EPS, _DOUBLINGS[level]) for level, sigma in _SIGMA.items()]
+    return max(side for side, _ in sizes), max(reach for _, reach in sizes)
+
+
+_Clusters = tuple[Tensor, Tensor, Tensor]
+
+
+def _planes(level: int, place: Tensor, levels: Levels, left: Tensor, clusters: _Clusters) -> None:
+    """Fill one level of the table for the rows `left` from the clusters of their neighbours."""
+    count, mean, spread = clusters
+    index, radius, table = levels.index, levels.radius, levels.table
 
     def work(rows: Tensor) -> None:
         at, reach = place[rows].t(), radius[rows, level]
@@ -162,31 +244,66 @@ def _planes(level: int, place: Tensor, index: Tensor, radius: Tensor, table: Ten
     share(left.split(_ROWS), lambda _: work, workers(index.device, len(left) // _ROWS))
 
 
-def _alone(place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _alone(place: Tensor) -> _Clusters:
     """At the finest level every point stands for itself."""
     return place.new_ones(len(place)), place, place.new_zeros(1, 6).expand(len(place), -1)
 
 
-def _clusters(place: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _clusters(place: Tensor, owner: Tensor, radius: Tensor) -> _Clusters:
     """Of the points that are nearest to each member of a subset: (N,) how many, (N, 3) their mean,
-    (N, 6) their covariance. Rows that are no members mean nothing."""
-    count = torch.zeros(len(place)).index_add_(0, owner, torch.ones(len(place)))
-    share_of = count.clamp_min(1.0)[:, None]
+    (N, 6) their covariance. Rows that are no members mean nothing.
+
+    A point beyond the farthest neighbour of its member, as outliers are, belongs to nobody.
+    """
     off = place - place[owner]
+    near = off.square().sum(1) <= (SLACK * radius[owner]).square()
+    weight = near.float()
+    off = off * weight[:, None]
+    count = torch.zeros(len(place)).index_add_(0, owner, weight)
+    share_of = count.clamp_min(1.0)[:, None]
     mean = torch.zeros_like(place).index_add_(0, owner, off) / share_of
     second = place.new_zeros(len(place), 6).index_add_(0, owner, eigen.outer(off.t()).t())
     return count, place + mean, second / share_of - eigen.outer(mean.t()).t()
 
 
-def _window(level: int, place: Tensor, radius: Tensor, table: Tensor) -> Tensor:
+def _window(level: int, x: Tensor, levels: Levels, rows: Tensor, frame: Frame) -> Tensor:
     """The planes of a smooth window over all points; returns the rows where it holds too few."""
+    part = rows.new_zeros(len(x), dtype=torch.bool)
+    part[rows] = True
+    wanted = part.clone()
+    if len(rows) < len(x):
+        part = _around(x, rows, *domain(1 / _SIGMA[level], _EPS, _DOUBLINGS[level]))
     try:
-        m = moments(place, beta=1 / _SIGMA[level], eps=1e-2, progress=False)
+        m = _moments(level, x[part], frame, wanted[part])
     except TooFine:  # points so far apart that no window of this size holds enough
-        return torch.arange(len(place))
-    covariance = eigen.packed(m.covariance)
-    _write(table, torch.arange(len(place)), level, m.mean.t() / radius[:, level], covariance)
-    return (m.weight < _FEWEST).nonzero()[:, 0]
+        return rows
+    at = (part.cumsum(0) - 1)[rows]
+    covariance = eigen.packed(m.covariance[at])
+    middle = m.mean[at].t() / levels.radius[rows, level]
+    _write(levels.table, rows, level, middle, covariance)
+    return rows[m.weight[at] < _FEWEST]
+
+
+def _moments(level: int, x: Tensor, frame: Frame, wanted: Tensor) -> Moments:
+    beta = 1 / _SIGMA[level]
+    if frame.count <= _SMALL:
+        return moments(x.float(), beta=beta, eps=_EPS, engine="dense", progress=False)
+    chosen = None if bool(wanted.all()) else wanted
+    return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=chosen)
+
+
+def _around(x: Tensor, rows: Tensor, side: float, reach: float) -> Tensor:  # (N,) bool
+    """The points of all cells that matter to some of them: see `veckm.moments.domain`."""
+    cell = np.floor(x.numpy() / side).astype(np.int64)
+    cell -= cell.min(0)
+    far = math.ceil(reach / side)
+    size = cell.max(0) + 2 * far + 1
+    step = np.array([size[1] * size[2], size[2], 1])
+    key = (cell + far) @ step
+    steps = np.arange(-far, far + 1)
+    around = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(-1, 3) @ step
+    kept = np.unique(np.unique(key[rows.numpy()])[:, None] + around)
+    return torch.from_numpy(np.isin(key, kept))
 
 
 def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:

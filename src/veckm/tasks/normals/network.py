@@ -18,6 +18,7 @@ are then long vector operations.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -235,26 +236,30 @@ def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B
     return (eigen.outer(v) * w).sum(1)
 
 
-def answers(stage: Stage, levels: Levels, said: Answer | None) -> Answer:
+def answers(
+    stage: Stage, levels: Levels, said: Answer | None, rows: Tensor | None = None
+) -> Answer:
     """What a stage says of all points of a cloud, given what the stage before said.
+
+    With `rows` (n,) of those only; the other rows of the answer mean nothing.
 
     Neighbours are read in small parts that stay in the cache; what is left of them, a few numbers
     a point, is concluded from in large ones, for eigenvectors take many short operations.
     """
-    n = len(levels)
-    like = levels.radius
-    out = Answer(like.new_empty(n, 3), like.new_empty(n, 3), like.new_empty(n))
+    size, like = len(levels), levels.radius
+    out = Answer(like.new_empty(size, 3), like.new_empty(size, 3), like.new_empty(size))
+    asked = torch.arange(size) if rows is None else rows
+    n = len(asked)
     if said is not None:
         _ = said.spoken  # made once, before the workers ask for it
 
-    def work(rows: slice) -> None:
-        parts = torch.arange(rows.start, rows.stop).split(_ROWS)
-        read = [stage.read(look(levels, part, said)) for part in parts]
+    def work(rows: Tensor) -> None:
+        read = [stage.read(look(levels, part, said)) for part in rows.split(_ROWS)]
         answer = stage.conclude(Reading.join(read))
         out.normal[rows], out.plane[rows] = answer.normal, answer.plane
         out.error[rows] = answer.error
 
-    large = [slice(i, min(i + _CONCLUDED, n)) for i in range(0, n, _CONCLUDED)]
+    large = asked.split(_CONCLUDED) if n else ()
     with torch.no_grad():
         share(large, lambda _: work, workers(like.device, 4 * len(large)))
     return out
@@ -279,10 +284,14 @@ class NormalNet(nn.Module):
         assert isinstance(stage, Stage)
         return stage
 
-    def forward(self, levels: Levels) -> Answer:
-        """Normals and expected errors of all points, without a graph."""
+    def forward(self, levels: Levels, rows: Sequence[Tensor] | None = None) -> Answer:
+        """Normals and expected errors of all points, without a graph.
+
+        With `rows` each stage answers for its own (n,) only: those that the next stage looks at.
+        """
         said = None
         for number in range(len(self.stages)):
-            said = answers(self.stage(number), levels, said)
+            asked = None if rows is None else rows[number]
+            said = answers(self.stage(number), levels, said, asked)
         assert said is not None
         return said

@@ -1,0 +1,155 @@
+"""The encoding of every point of a cloud larger than memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from veckm.encoder import VecKM
+from veckm.engines import Norm
+from veckm.engines.lattice import Lattice
+from veckm.functional import WindowName, make_window
+from veckm.inputs import SMALLEST_EPS
+from veckm.io.errors import FileError
+from veckm.io.source import Source
+from veckm.scan.layout import CHUNK
+from veckm.scan.operation import Facts, Operation, Phase, gather
+from veckm.scan.region import Region, near
+from veckm.scan.spool import Field, Spool
+
+
+@dataclass(frozen=True)
+class Encode(Operation):
+    """G of every point, as ``VecKM(dim, radius=..., engine="neighbors")`` of the whole cloud.
+
+    With ``engine="neighbors"`` a Gaussian is cut at the distance outside which lies the share `eps`
+    of its mass, pair by pair, and a ball where it ends. The halo is that distance, and the result
+    that of the whole cloud in memory with the same engine and eps, up to rounding. (A pair at the
+    cut itself may be in here and out there: it weighs as little as what is cut.) Phases count from
+    the middle of each tile: where a cloud is so large that float32 would lose digits, tiles are the
+    more exact ones.
+
+    With ``engine="grid"``, faster where a window holds thousands of points, the halo is that of its
+    nodes, and the error of either is at most `eps`: equality is up to `eps`.
+
+    A worker holds, by the sizes of its arrays, about ``(8 dim + 200) (tile + halo)`` and
+    ``16 dim scales tile`` bytes; twice that where it computes in float64.
+
+    Attributes:
+        dim: complex numbers for each scale.
+        radius: size of the window in the units of the cloud, one or one a scale.
+        detail: alpha * radius.
+        window, norm, eps, seed: as for :class:`veckm.VecKM`.
+        engine: ``"neighbors"`` or ``"grid"``.
+        dtype: of the output: ``"complex64"``, (N, scales dim), or ``"float16"``,
+            (N, 2 scales dim), real and imaginary parts in turn.
+    """
+
+    dim: int
+    radius: tuple[float, ...]
+    detail: float = 6.0
+    window: WindowName = "gaussian"
+    engine: Literal["neighbors", "grid"] = "neighbors"
+    norm: Norm = "unit"
+    eps: float = 1e-2
+    seed: int = 0
+    dtype: Literal["complex64", "float16"] = "complex64"
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("neighbors", "grid"):
+            raise ValueError(
+                f"engine must be 'neighbors' or 'grid' in tiles, got {self.engine!r}: one engine "
+                "for all tiles, so that they fit"
+            )
+        if self.dtype not in ("complex64", "float16"):
+            raise ValueError(f"dtype must be 'complex64' or 'float16', got {self.dtype!r}")
+        self.encoder()  # whatever is wrong with the rest is said here
+
+    def encoder(self) -> VecKM:
+        """The encoder that every tile has."""
+        return VecKM(
+            self.dim,
+            radius=self.radius,
+            detail=self.detail,
+            window=self.window,
+            engine=self.engine,
+            norm=self.norm,
+            eps=self.eps,
+            seed=self.seed,
+        )
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """One."""
+        return (Phase("encode", (self.field,)),)
+
+    @property
+    def field(self) -> Field:
+        """What is stored."""
+        width = self.dim * len(self.radius)
+        if self.dtype == "complex64":
+            return Field("encoding", "c8", width)
+        return Field("encoding", "f2", 2 * width)
+
+    @property
+    def reach(self) -> float:
+        """How far from a tile its halo goes."""
+        windows = [make_window(self.window, None, radius) for radius in self.radius]
+        reach = max(window.reach(self.eps, 3) for window in windows)
+        if self.engine == "grid":
+            betas = self.encoder().beta
+            reach = max(reach, *(3 * Lattice.for_accuracy(b, self.eps, 3).reach for b in betas))
+        return reach * (1 + 1e-6)
+
+    def check(self, source: Source, output: Path) -> None:
+        """Encodings are an array and nothing else."""
+        del source
+        if output.suffix.lower() != ".npy":
+            raise FileError(output, "encodings are written as .npy; choose a name that ends so")
+
+    def tile(self, phase: Phase, spool: Spool, tile: int, facts: Facts) -> dict[str, np.ndarray]:
+        """Encode the points of a tile among those around it."""
+        del facts
+        cells, (start, stop) = spool.cells(tile), spool.range(tile)
+        boxes, own = spool.boxes, np.zeros(len(spool.layout.counts), bool)
+        own[cells] = True
+        reach = np.full(cells.stop - cells.start, self.reach)
+        wanted = own | near(boxes, boxes[0, cells], boxes[1, cells], reach)
+        region = Region(spool, wanted)
+        first = int(region.rows(np.array([start]))[0])
+        here = slice(first, first + stop - start)
+        low, high = region.xyz[here].min(0), region.xyz[here].max(0)
+        x = region.xyz - (low + high) / 2
+        kept = (np.abs(x) <= (high - low) / 2 + self.reach).all(1)  # cells are whole, halos not
+        queries, pos = self._working(x[here]), self._working(x[kept])
+        if queries.dtype != pos.dtype:
+            queries, pos = queries.double(), pos.double()
+        encoded = self.encoder()(pos, queries=queries, progress=False).to(torch.complex64)
+        if self.dtype == "float16":
+            encoded = torch.view_as_real(encoded).flatten(1).half()
+        return {phase.fields[0].name: encoded.numpy()}
+
+    def _working(self, x: np.ndarray) -> torch.Tensor:
+        """In float32 where that is exact enough for eps."""
+        alpha = self.detail / min(self.radius)
+        rounding = float(np.abs(x).max(initial=0.0)) * torch.finfo(torch.float32).eps / 2
+        single = self.eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= self.eps / 10
+        return torch.from_numpy(x).float() if single else torch.from_numpy(x)
+
+    def write(self, source: Source, spool: Spool, path: Path, advance: Any) -> None:
+        """A .npy file in the order of the points of the file."""
+        field = self.field
+        shape = (source.count, field.width)
+        with path.open("wb") as file:
+            header = {"descr": np.dtype(f"<{field.dtype}").str, "fortran_order": False}
+            np.lib.format.write_array_header_2_0(file, {**header, "shape": shape})
+            step = max(1, CHUNK * 16 // field.row)
+            for start in range(0, source.count, step):
+                stop = min(start + step, source.count)
+                rows = gather(spool, field, spool.places(start, stop))
+                file.write(np.ascontiguousarray(rows, f"<{field.dtype}").data)
+                advance(stop - start)

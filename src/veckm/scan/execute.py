@@ -1,0 +1,95 @@
+"""Tiles one after the other in this process, or on the workers of Dask.
+
+A worker gets the path of the work folder, the operation and the number of a tile. It reads what it
+needs by range, writes its result by range, and answers with a checksum: no points pass through the
+process that asks. A tile that was lost with its worker is done again by another; writing the same
+numbers to the same place twice does no harm. The work folder must be the same for all: on a cluster
+a shared file system.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from veckm.scan.operation import Operation, Phase
+from veckm.scan.spool import Spool
+
+#: Workers that may die over one tile before it is given up.
+_DEATHS = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tile of one phase."""
+
+    folder: str
+    operation: Operation
+    phase: Phase
+    tile: int
+
+    def __call__(self) -> int:
+        """Do it: the checksum of what is on the disk now."""
+        spool = Spool(self.folder)
+        facts = json.loads((Path(self.folder) / "facts.json").read_text())
+        found = self.operation.tile(self.phase, spool, self.tile, facts)
+        start, stop = spool.range(self.tile)
+        for field in self.phase.fields:
+            spool.write(field, start, found[field.name])
+        return spool.checksum(self.phase.fields, start, stop)
+
+
+def here(jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
+    """One after the other, with all threads of torch."""
+    for job in jobs:
+        yield job, job()
+
+
+def on_dask(
+    jobs: Sequence[Job], workers: int | None, scheduler: str | None
+) -> Iterator[tuple[Job, int]]:
+    """As the workers finish them.
+
+    Args:
+        jobs: tiles.
+        workers: processes to start on this machine.
+        scheduler: address of a scheduler that runs already, instead.
+    """
+    try:
+        import dask
+        from distributed import Client, LocalCluster, as_completed
+    except ImportError as error:
+        raise ImportError("tiles on workers need dask: pip install 'veckm[dask]'") from error
+    threads = None if workers is None else max(1, (os.cpu_count() or 1) // workers)
+    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+        cluster: Any = scheduler
+        if cluster is None:
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,  # torch has its own
+                processes=True,
+                memory_limit=0,  # a worker that needs more than Dask expects is not to be ended
+                dashboard_address=None,
+            )
+        client = Client(cluster, set_as_default=False)
+        try:
+            futures = {client.submit(_do, job, threads, pure=False, retries=0): job for job in jobs}
+            for future in as_completed(list(futures), loop=client.loop):
+                yield futures[future], future.result()
+                future.release()
+        finally:
+            client.close()
+            if scheduler is None:
+                cluster.close()
+
+
+def _do(job: Job, threads: int | None) -> int:
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return job()

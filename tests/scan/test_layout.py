@@ -1,0 +1,116 @@
+"""Cells and tiles by count, whatever the cloud looks like, and the points sorted into them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veckm.io.ranges import open_source
+from veckm.io.source import Source
+from veckm.scan.layout import DEPTH, along_curve, make_layout
+from veckm.scan.spool import Spool, fill
+
+
+def source_of(folder: Path, xyz: np.ndarray) -> Source:
+    np.save(folder / "in.npy", xyz)
+    return open_source(folder / "in.npy")
+
+
+def spool_of(folder: Path, xyz: np.ndarray, tile: int) -> Spool:
+    (folder / "work").mkdir(exist_ok=True)
+    return fill(folder / "work", source_of(folder, xyz), tile, lambda _: None)
+
+
+def clusters(rng: np.random.Generator, sizes: list[float]) -> np.ndarray:
+    return np.concatenate([rng.normal(size=(700, 3)) * s + rng.normal(size=3) for s in sizes])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([1e-12, 1e-6, 1e-3, 1.0, 1e3]), min_size=1, max_size=4),
+    seed=st.integers(0, 100),
+    tile=st.sampled_from([100, 300, 1000]),
+)
+def test_every_point_is_stored_once_in_a_tile_that_is_not_too_large(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[float], seed: int, tile: int
+) -> None:
+    xyz = clusters(np.random.default_rng(seed), sizes)
+    spool = spool_of(tmp_path_factory.mktemp("layout"), xyz, tile)
+    everything = [(0, spool.count)]
+    rows = spool.numbers(everything)
+    np.testing.assert_array_equal(np.sort(rows), np.arange(len(xyz)))
+    np.testing.assert_array_equal(spool.points(everything), xyz[rows])
+    np.testing.assert_array_equal(spool.places(0, len(xyz))[rows], np.arange(len(xyz)))
+    finest = along_curve(xyz, spool.layout.low, spool.layout.size)
+    crowd = np.unique(finest, return_counts=True)[1].max()  # what cannot be told apart
+    for number in range(spool.tiles):
+        start, stop = spool.range(number)
+        assert 0 < stop - start <= max(tile, crowd)
+    for cell, (i, j) in enumerate(pairwise(spool.layout.offsets)):
+        stored = spool.points([(int(i), int(j))])
+        np.testing.assert_array_equal(stored.min(0), spool.boxes[0, cell])
+        np.testing.assert_array_equal(stored.max(0), spool.boxes[1, cell])
+
+
+def test_tiles_are_balanced_though_the_cloud_is_not(tmp_path: Path) -> None:
+    xyz = clusters(np.random.default_rng(0), [1.0, 0.1, 0.03, 30.0])
+    spool = spool_of(tmp_path, xyz, 700)
+    sizes = [stop - start for start, stop in map(spool.range, range(spool.tiles))]
+    assert min(sizes) > 150
+
+
+def test_copies_in_one_place_end_the_cutting(tmp_path: Path) -> None:
+    xyz = np.concatenate([np.zeros((3000, 3)), np.random.default_rng(0).random((500, 3))])
+    spool = spool_of(tmp_path, xyz, 1000)
+    sizes = sorted(stop - start for start, stop in map(spool.range, range(spool.tiles)))
+    assert sizes[-1] >= 3000
+    assert sum(sizes) == 3500
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_place_is_one_tile(tmp_path: Path, count: int) -> None:
+    assert spool_of(tmp_path, np.full((count, 3), 7.0), 1000).tiles == 1
+
+
+def test_a_header_that_is_wrong_about_the_bounds_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xyz = np.random.default_rng(0).random((5000, 3))
+    source = source_of(tmp_path, xyz)
+    right = make_layout(source, 1000, lambda _: None)
+    lie = np.array([[0.5, 0.5, 0.5], [0.6, 0.6, 0.6]])
+    monkeypatch.setattr(type(source), "bounds", lambda self, exact=True: lie)
+    found = make_layout(source, 1000, lambda _: None)
+    np.testing.assert_array_equal(found.counts, right.counts)
+
+
+def test_the_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    xyz = clusters(np.random.default_rng(1), [1.0, 1e-4])
+    whole = spool_of(tmp_path, xyz, 300)
+    expected = whole.numbers([(0, whole.count)])
+    monkeypatch.setattr("veckm.scan.layout.CHUNK", 97)
+    monkeypatch.setattr("veckm.scan.spool.CHUNK", 89)
+    parts = spool_of(tmp_path, xyz, 300)
+    np.testing.assert_array_equal(parts.numbers([(0, parts.count)]), expected)
+
+
+def test_points_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    xyz = np.random.default_rng(0).random((100, 3))
+    xyz[41, 1] = np.nan
+    with pytest.raises(ValueError, match=r"in\.npy: point 41 has NaN"):
+        spool_of(tmp_path, xyz, 1000)
+
+
+def test_the_curve_keeps_octree_cells_together() -> None:
+    xyz = np.random.default_rng(0).random((1000, 3))
+    curve = along_curve(xyz, np.zeros(3), 1.0)
+    for depth in (1, 3):
+        cell = np.floor(xyz * 2**depth) @ (1, 1000, 1_000_000)
+        prefix = curve >> (3 * (DEPTH - depth))
+        pairs = np.unique(np.stack([cell, prefix]), axis=1)
+        assert pairs.shape[1] == len(np.unique(cell)) == len(np.unique(prefix))
