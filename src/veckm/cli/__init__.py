@@ -10,8 +10,10 @@ from typing import Protocol
 import tyro
 
 from veckm import __version__
+from veckm.cli.convert import Convert
 from veckm.cli.encode import Encode
 from veckm.cli.evaluate import EvaluateNormals
+from veckm.cli.info import Info
 from veckm.cli.normals import Normals
 from veckm.cli.train import TrainNormals
 
@@ -38,6 +40,8 @@ class Verb(Protocol):
 VERBS: dict[str, Callable[..., Verb]] = {
     "normals": Normals,
     "encode": Encode,
+    "info": Info,
+    "convert": Convert,
 }
 
 

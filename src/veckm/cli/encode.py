@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from veckm import VecKM, __version__, encode, suggest_radius
+from veckm import VecKM, __version__, encode, radius_from_beta, scan, suggest_radius
 from veckm.cli import files, report
 from veckm.cli.compare import Sample
+from veckm.cli.text import entry, number
+from veckm.cli.tiles import Tiled, scanned
+from veckm.components import as_real, principal_components
 from veckm.data import shapes
 from veckm.engines import ENGINES, Engine, Problem, choose
 from veckm.functional import EngineName, WindowName, make_problem, make_window
@@ -46,22 +50,29 @@ _Output = Annotated[
 _Radius = Annotated[float | None, *_number("(default: suggested)", "R")]
 _Detail = Annotated[float | None, *_number("(default: 6)")]
 _Paper = Annotated[float | None, *_number("")]
+_Components = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: none)")]
 _Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class Encode:
+class Encode(Tiled):
     """Encode every point of a cloud, and compare the result with the definition.
 
     Without a file it takes a sample scan, to show what it does.
 
-    Your own cloud: veckm encode cloud.npy -o features.npy
+    Your own cloud: veckm encode scan.ply -o features.npy --dim 64 --radius 0.1
+
+    Killed and run again, a cloud in tiles goes on where it was.
     """
 
     cloud: Positional[_File] = None
-    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, KITTI .bin, .npy with (N, 3), .npz with xyz."""
+    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     output: _Output = None
-    """Where the encodings go: .npy, complex64, one row a point."""
+    """Where the encodings go: .npy, one row a point."""
+    dtype: Literal["complex64", "float16"] = "complex64"
+    """Of the output: float16 has real and imaginary parts in turn, in half of the space."""
+    components: _Components = None
+    """Write K principal components of the encodings instead, float32."""
     dim: int = 256
     """Complex numbers a point."""
     radius: _Radius = None
@@ -93,9 +104,52 @@ class Encode:
         """Read, encode, write, compare; say so as it goes."""
         if self.output is not None:
             files.check_output(self.output, self.cloud)
-        pos = (
-            shapes.scan(_SAMPLE_POINTS).pos if self.cloud is None else files.read_cloud(self.cloud)
+        if self.cloud is not None and self.in_tiles(self.cloud):
+            self._tiles(self.cloud)
+        else:
+            self._whole()
+
+    def _tiles(self, cloud: Path) -> None:
+        """Tile by tile, from the file to the output."""
+        operation = self._operation(cloud)
+        size = f"{self.dim} complex numbers a point, detail {number(operation.detail)}"
+        self._say(f"veckm {__version__} encode", "")
+        self._say(*entry("window", f"{self.window}, radius {number(operation.radius[0])}"))
+        self._say(*entry("encoding", f"{size}, engine {operation.engine}, in tiles"))
+        done = self.scan(cloud, self.output, operation, self.quiet or self.json)
+        self._say(*scanned(cloud, self.output, done))
+        if self.json:
+            about = {"veckm": __version__, "cloud": str(cloud), **asdict(done)}
+            print(json.dumps({**about, "output": str(self.output)}))
+
+    def _operation(self, cloud: Path) -> scan.Encode:
+        """The same encoding in tiles; one engine for all of them."""
+        radius = radius_from_beta(self.beta) if self.beta is not None else self.radius
+        if radius is None:
+            raise ValueError(
+                f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
+            )
+        if self.engine not in ("auto", "neighbors", "grid"):
+            raise ValueError(f"--engine {self.engine}: tiles are for neighbors and grid")
+        detail = 6.0 if self.detail is None else self.detail
+        return scan.Encode(
+            self.dim,
+            (radius,),
+            detail=detail if self.alpha is None else self.alpha * radius,
+            window=self.window,
+            engine="grid" if self.engine == "grid" else "neighbors",
+            eps=self.eps,
+            seed=self.seed,
+            dtype=self.dtype,
+            components=self.components,
         )
+
+    def _whole(self) -> None:
+        """All points at once, in memory."""
+        if self.cloud is None:
+            pos = shapes.scan(_SAMPLE_POINTS).pos
+        else:
+            pos = files.points_of(files.read_cloud(self.cloud))
         suggested = self.radius is None and self.beta is None
         if suggested and len(pos) < 2:
             raise ValueError(
@@ -174,20 +228,26 @@ class Encode:
     def _encode(self, encoder: VecKM, x: Tensor) -> tuple[Tensor, report.Result]:
         start = time.perf_counter()
         G = encoder(x, progress=False if self.quiet else None)
-        seconds = time.perf_counter() - start
+        spent = time.perf_counter() - start
         stored = G.to(torch.complex64)
         if self.output is not None:
-            files.write_array(self.output, stored.numpy())
+            files.write_array(self.output, self._written(stored).numpy())
         result = report.Result(
             shape=tuple(stored.shape),
             dtype=_name(stored.dtype),
             bytes=stored.numel() * stored.element_size(),
-            seconds=seconds,
-            points_per_second=len(x) / seconds,
+            seconds=spent,
+            points_per_second=len(x) / spent,
             threads=torch.get_num_threads(),
             output=None if self.output is None else str(self.output),
         )
         return stored, result
+
+    def _written(self, G: Tensor) -> Tensor:  # (N, D) complex64
+        """As it was asked for: components, half precision, or as it is."""
+        if self.components is not None:
+            return principal_components([G], self.components).project(G)
+        return as_real(G).half() if self.dtype == "float16" else G
 
     def _check(
         self,
@@ -196,13 +256,13 @@ class Encode:
         G: Tensor,
         encoder: VecKM,
         engine: str,
-        seconds: float,
+        took: float,
     ) -> report.Check | None:
         if self.check <= 0 or self.quiet:
             return None
         A, B, radius = encoder.A[0], encoder.B[0], encoder.radius[0]
         sample = Sample.draw(pos, A, self.window, radius, self.check, self.seed)
-        measured = [report.Measured(engine, seconds, *sample.errors(G))]
+        measured = [report.Measured(engine, took, *sample.errors(G))]
         if self.window == "gaussian" and engine != "random" and len(x) <= _MOST_FOR_RANDOM:
             start = time.perf_counter()
             paper = encode(x, A, radius=radius, engine="random", B=B)

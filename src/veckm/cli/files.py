@@ -9,14 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.io import FileError, read
+from veckm.cloud import PointCloud
+from veckm.io import FileError, read, write
 from veckm.io.whole import writing
 
 
-def read_cloud(path: Path) -> Tensor:  # (N, 3) float32 or float64
+def read_cloud(path: Path) -> PointCloud:
     """The points of a file, checked: there are some, and all are finite."""
     cloud = read(path)
-    xyz = cloud.pos if not cloud.origin.any() else cloud.xyz
+    xyz = cloud.pos
     if not len(xyz):
         raise FileError(path, "has no points")
     bad = np.flatnonzero(~np.isfinite(xyz).all(1))
@@ -26,7 +27,18 @@ def read_cloud(path: Path) -> Tensor:  # (N, 3) float32 or float64
             f"{len(bad):,} of {len(xyz):,} points have NaN or infinite coordinates, "
             f"the first in row {bad[0]}; drop them first, a[np.isfinite(a).all(1)]",
         )
+    return cloud
+
+
+def points_of(cloud: PointCloud) -> Tensor:  # (N, 3) float32 or float64
+    """The coordinates as the file means them."""
+    xyz = cloud.pos if not cloud.origin.any() else cloud.xyz
     return torch.from_numpy(np.ascontiguousarray(xyz))
+
+
+def write_cloud(path: Path, cloud: PointCloud) -> None:
+    """Write a cloud whole or not at all."""
+    write(path, cloud)
 
 
 def check_output(

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from veckm import __version__
+from veckm import __version__, scan
 from veckm.cli import files
 from veckm.cli.text import counted, entry, number, seconds
+from veckm.cli.tiles import Tiled, scanned
+from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.data.protocol import angle_error, rmse
+from veckm.io import WRITABLE
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.classical import pca_normals
 
@@ -33,6 +36,10 @@ _Place = Annotated[
     tuple[float, float, float] | None,
     arg(metavar="X Y Z", help_behavior_hint="(default: none)"),
 ]
+_Orient = Annotated[
+    Orientation | None,
+    arg(help_behavior_hint="(default: consistent; up for a cloud in tiles)"),
+]
 _Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 
 
@@ -46,19 +53,23 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Normals:
+class Normals(Tiled):
     """Estimate the normal of every point of a cloud, in any units, with nothing to choose.
 
     Without a file it takes a sample scan whose normals are known, to show how right it is.
 
-    Your own cloud: veckm normals cloud.npy -o normals.npy
+    Your own cloud: veckm normals scan.laz -o normals.laz
+
+    The output is the input with normals, the angle error to expect in degrees (normal_error) and,
+    if asked for, principal curvatures (curvature_1, curvature_2); all else is as it was. Killed and
+    run again, a cloud in tiles goes on where it was.
     """
 
     cloud: Positional[_File] = None
-    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, KITTI .bin, .npy with (N, 3), .npz with xyz."""
+    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     output: _Output = None
-    """Where the normals go: .npy with (N, 3), or .npz with normal, error and curvature."""
-    orient: Orientation = "consistent"
+    """Where they go with their normals; the name says the format."""
+    orient: _Orient = None
     """Which of the two directions: consistent between neighbours, up, viewpoint, or none."""
     viewpoint: _Place = None
     """Where the scanner stood; normals look towards it."""
@@ -76,36 +87,65 @@ class Normals:
     def run(self) -> None:
         """Read, estimate, write, compare; say so as it goes."""
         if self.output is not None:
-            files.check_output(self.output, self.cloud, "normals", (".npy", ".npz"))
+            files.check_output(self.output, self.cloud, "normals", WRITABLE)
+        self._say(f"veckm {__version__} normals", "")
+        if self.cloud is not None and self.in_tiles(self.cloud):
+            self._tiles(self.cloud)
+        else:
+            self._whole()
+
+    def _whole(self) -> None:
+        """All points at once, in memory."""
         shape = shapes.scan(_SAMPLE_POINTS) if self.cloud is None else None
-        pos = files.read_cloud(self.cloud) if self.cloud is not None else shape.pos  # type: ignore[union-attr]
+        cloud = None if self.cloud is None else files.read_cloud(self.cloud)
+        pos = files.points_of(cloud) if cloud is not None else shape.pos  # type: ignore[union-attr]
         source = "sample scan" if self.cloud is None else str(self.cloud)
         box = " x ".join(number(s) for s in (pos.amax(0) - pos.amin(0)).tolist())
-        self._say(f"veckm {__version__} normals", "")
         self._say(*entry("cloud", f"{source}: {counted(len(pos), 'point')}, box {box}"))
+        orient = self._orient("consistent")
         start = time.perf_counter()
         found = estimate(
             pos,
-            orient="viewpoint" if self.viewpoint is not None else self.orient,
+            orient=orient,
             viewpoint=None if self.viewpoint is None else torch.tensor(self.viewpoint),
             curvature=self.curvature,
             method=self.method,
         )
         spent = time.perf_counter() - start
-        self._say(*self._result(found, spent))
+        self._say(*self._result(found, spent, orient))
         if self.output is not None:
-            _write(self.output, found)
+            if cloud is None:
+                cloud = PointCloud(pos.numpy())
+            files.write_cloud(self.output, _with(cloud, found))
             self._say(*entry("written", str(self.output)))
         compared = [] if shape is None or self.quiet else self._compare(shape, spent, found)
         self._say(*_table(compared))
         if self.json:
-            print(json.dumps(self._report(source, found, spent, compared)))
+            print(json.dumps(self._report(source, found, spent, orient, compared)))
+
+    def _tiles(self, cloud: Path) -> None:
+        """Tile by tile, from the file to the output."""
+        if self.method != "network":
+            raise ValueError(f"--method {self.method}: only the network goes in tiles")
+        orient = self._orient("up")
+        operation = scan.Normals(orient, self.viewpoint, self.curvature)
+        self._say(*entry("method", f"network, directions: {orient}, in tiles"))
+        done = self.scan(cloud, self.output, operation, self.quiet or self.json)
+        self._say(*scanned(cloud, self.output, done))
+        if self.json:
+            about = {"veckm": __version__, "cloud": str(cloud), "orient": orient, **asdict(done)}
+            print(json.dumps({**about, "output": str(self.output)}))
+
+    def _orient(self, usual: Orientation) -> Orientation:
+        if self.viewpoint is not None and self.orient in (None, "viewpoint"):
+            return "viewpoint"
+        return usual if self.orient is None else self.orient
 
     def _say(self, *lines: str) -> None:
         if not (self.quiet or self.json):
             print(*lines, sep="\n", end="\n" if lines else "", flush=True)
 
-    def _result(self, found: Estimate, spent: float) -> list[str]:
+    def _result(self, found: Estimate, spent: float, orient: Orientation) -> list[str]:
         speed = f"{len(found.normal) / spent:,.0f} points/s"
         threads = counted(torch.get_num_threads(), "thread")
         low, middle, high = torch.quantile(
@@ -113,7 +153,7 @@ class Normals:
             torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64),
         ).tolist()
         spread = f"10 % below {low:.2g}, half below {middle:.2g}, 10 % above {high:.2g} degrees"
-        out = entry("method", f"{self.method}, directions: {self.orient}")
+        out = entry("method", f"{self.method}, directions: {orient}")
         out += entry("time", f"{seconds(spent)}, {speed} on {threads}")
         return out + entry("expected", f"angle error: {spread}")
 
@@ -128,14 +168,19 @@ class Normals:
         return rows
 
     def _report(
-        self, source: str, found: Estimate, spent: float, compared: list[Row]
+        self,
+        source: str,
+        found: Estimate,
+        spent: float,
+        orient: Orientation,
+        compared: list[Row],
     ) -> dict[str, object]:
         return {
             "veckm": __version__,
             "cloud": source,
             "points": len(found.normal),
             "method": self.method,
-            "orient": self.orient,
+            "orient": orient,
             "seconds": spent,
             "expected_error_degrees": float(found.error.double().mean()),
             "output": None if self.output is None else str(self.output),
@@ -155,11 +200,10 @@ def _table(rows: list[Row]) -> list[str]:
     return out
 
 
-def _write(path: Path, found: Estimate) -> None:
-    if path.suffix.lower() != ".npz":
-        files.write_array(path, found.normal.numpy())
-        return
-    arrays: dict[str, np.ndarray] = {"normal": found.normal.numpy(), "error": found.error.numpy()}
+def _with(cloud: PointCloud, found: Estimate) -> PointCloud:
+    """The cloud with what was found, under the names of its format."""
+    new = {"normal_error": found.error.numpy().astype(np.float32)}
     if found.curvature is not None:
-        arrays["curvature"] = found.curvature.numpy()
-    files.write_arrays(path, arrays)
+        bend = found.curvature.numpy().astype(np.float32)
+        new |= {"curvature_1": bend[:, 0], "curvature_2": bend[:, 1]}
+    return cloud.with_normals(found.normal.numpy().astype(np.float32)).with_fields(**new)

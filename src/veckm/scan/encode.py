@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from veckm.components import Components, principal_components
 from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
@@ -47,6 +48,7 @@ class Encode(Operation):
         engine: ``"neighbors"`` or ``"grid"``.
         dtype: of the output: ``"complex64"``, (N, scales dim), or ``"float16"``,
             (N, 2 scales dim), real and imaginary parts in turn.
+        components: write so many principal components instead, (N, components) float32.
     """
 
     dim: int
@@ -58,6 +60,7 @@ class Encode(Operation):
     eps: float = 1e-2
     seed: int = 0
     dtype: Literal["complex64", "float16"] = "complex64"
+    components: int | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ("neighbors", "grid"):
@@ -67,6 +70,9 @@ class Encode(Operation):
             )
         if self.dtype not in ("complex64", "float16"):
             raise ValueError(f"dtype must be 'complex64' or 'float16', got {self.dtype!r}")
+        most = 2 * self.dim * len(self.radius)
+        if self.components is not None and not 1 <= self.components <= most:
+            raise ValueError(f"components must be from 1 to {most}, got {self.components!r}")
         self.encoder()  # whatever is wrong with the rest is said here
 
     def encoder(self) -> VecKM:
@@ -142,14 +148,34 @@ class Encode(Operation):
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Any) -> None:
         """A .npy file in the order of the points of the file."""
-        field = self.field
-        shape = (source.count, field.width)
+        field, reduce = self.field, self._reduce(spool)
+        width = field.width if self.components is None else self.components
+        kind = np.dtype(f"<{field.dtype}" if reduce is None else "<f4")
         with path.open("wb") as file:
-            header = {"descr": np.dtype(f"<{field.dtype}").str, "fortran_order": False}
-            np.lib.format.write_array_header_2_0(file, {**header, "shape": shape})
-            step = max(1, CHUNK * 16 // field.row)
+            header = {"descr": kind.str, "fortran_order": False, "shape": (source.count, width)}
+            np.lib.format.write_array_header_2_0(file, header)
+            step = _rows(field)
             for start in range(0, source.count, step):
                 stop = min(start + step, source.count)
                 rows = gather(spool, field, spool.places(start, stop))
-                file.write(np.ascontiguousarray(rows, f"<{field.dtype}").data)
+                if reduce is not None:
+                    rows = reduce.project(torch.from_numpy(rows)).numpy()
+                file.write(np.ascontiguousarray(rows, kind).data)
                 advance(stop - start)
+
+    def _reduce(self, spool: Spool) -> Components | None:
+        """The principal components, from all encodings, one piece after the other."""
+        if self.components is None:
+            return None
+        step = _rows(self.field)
+        starts = range(0, spool.count, step)
+        chunks = (
+            torch.from_numpy(spool.read(self.field, [(i, min(i + step, spool.count))]))
+            for i in starts
+        )
+        return principal_components(chunks, self.components)
+
+
+def _rows(field: Field) -> int:
+    """Encodings that are held at a time."""
+    return max(1, CHUNK * 16 // field.row)
