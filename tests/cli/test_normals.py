@@ -20,21 +20,49 @@ def cloud(tmp_path):
 
 
 def test_it_writes_the_normals_that_the_library_gives(tmp_path, cloud, capsys):
-    out = tmp_path / "normals.npy"
+    out = tmp_path / "normals.ply"
     code, text, err = run(capsys, "normals", cloud, "-o", out, "--orient", "up")
     assert (code, err) == (0, "")
     assert str(out) in text
-    expected = veckm.estimate_normals(torch.from_numpy(np.load(cloud)), orient="up")
-    np.testing.assert_allclose(np.load(out), expected.numpy(), atol=1e-6)
+    pos = torch.from_numpy(np.load(cloud))
+    found = veckm.read(out)
+    expected = veckm.estimate_normals(pos, orient="up")
+    np.testing.assert_allclose(found.normals, expected.numpy(), atol=1e-6)
+    np.testing.assert_array_equal(found.xyz, pos.double().numpy())
 
 
-def test_npz_has_errors_and_curvature_as_well(tmp_path, cloud, capsys):
+def test_errors_and_curvature_go_along(tmp_path, cloud, capsys):
     out = tmp_path / "found.npz"
     assert run(capsys, "normals", cloud, "-o", out, "--curvature", "--quiet") == (0, "", "")
-    found = np.load(out)
-    assert found["normal"].shape == (600, 3)
-    assert found["error"].shape == (600,)
-    assert found["curvature"].shape == (600, 2)
+    found = veckm.read(out)
+    assert set(found.fields) == {
+        "nx", "ny", "nz", "normal_error", "curvature_1", "curvature_2",
+    }  # fmt: skip
+    assert (found.fields["curvature_1"] >= found.fields["curvature_2"]).all()
+
+
+def test_tiles_give_what_the_whole_cloud_gives(tmp_path, cloud, capsys):
+    whole, tiles = tmp_path / "whole.ply", tmp_path / "tiles.ply"
+    asked = ("--orient", "up", "--curvature", "--quiet")
+    np.save(cloud, shapes.statue(3000).pos.double().numpy())
+    assert run(capsys, "normals", cloud, "-o", whole, *asked) == (0, "", "")
+    code, text, err = run(capsys, "normals", cloud, "-o", tiles, "--tile", 1000, *asked[:3])
+    assert (code, err) == (0, "")
+    assert "in tiles" in text
+    a, b = veckm.read(whole), veckm.read(tiles)
+    assert list(a.fields) == list(b.fields)
+    np.testing.assert_array_equal(a.xyz, b.xyz)
+    np.testing.assert_allclose(a.normals, b.normals, atol=1e-3)
+    assert not (tmp_path / "tiles.ply.parts").exists()
+
+
+def test_what_tiles_cannot_do_is_one_line(tmp_path, cloud, capsys):
+    out = tmp_path / "out.ply"
+    tiles = ("normals", cloud, "--tile", 1000)
+    assert "to a file" in fails(capsys, *tiles, "--quiet")
+    asked = (*tiles, "-o", out, "--quiet")
+    assert "only the network" in fails(capsys, *asked, "--method", "moments")
+    assert "'consistent' needs the whole cloud" in fails(capsys, *asked, "--orient", "consistent")
 
 
 def test_the_sample_shows_pca_beside(capsys):

@@ -21,8 +21,9 @@ __all__ = ["VERBS", "Verb", "main"]
 
 _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
 
-Try `veckm normals`, which needs no file. `veckm train normals` and `veckm evaluate normals` make
-its network anew and measure it. `veckm --version` prints the version."""
+Try `veckm normals`, which needs no file. `veckm info FILE` tells what is in one, and what the other
+verbs would take. `veckm train normals` and `veckm evaluate normals` make the network of normals anew
+and measure it. `veckm --version` prints the version."""
 
 
 class Verb(Protocol):
@@ -66,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # `veckm encode | head`: who reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("veckm: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # a scan says how to go on
+        print(f"veckm: {stop or 'interrupted'}", file=sys.stderr)
         return 130
     except Exception as error:
         if debug:
