@@ -22,7 +22,7 @@ __all__ = ["VERBS", "Verb", "main"]
 _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
 
 Try `veckm normals`, which needs no file. `veckm info FILE` tells what is in one, and what the other
-verbs would take. `veckm train normals` and `veckm evaluate normals` make the network of normals anew
+verbs would take. `veckm train normals` and `veckm evaluate normals` make its network anew
 and measure it. `veckm --version` prints the version."""
 
 

@@ -1,0 +1,120 @@
+"""Files and scans larger than memory: time, memory, kills and broken files, in one run.
+
+    python benchmarks/scan.py --quick            small clouds, a few minutes
+    python benchmarks/scan.py                    everything; makes files of several gigabytes
+    python benchmarks/scan.py --parts ply fuzz
+    python benchmarks/scan.py --render RESULTS.json
+
+The clouds are made by the benchmark, in a temporary folder or in --folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import report
+import tables
+import tyro
+from harness import log, metadata
+from scan_parts.measures import PARTS, Config, claims
+
+ROOT = Path(__file__).resolve().parents[1]
+Part = Literal["large", "dask", "ply", "kills", "fuzz"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Files and scans larger than memory: time, memory, kills and broken files, in one run."""
+
+    quick: bool = False
+    """Small clouds, few kills, few mutations: to see that it runs."""
+    parts: tuple[Part, ...] = ("large", "dask", "ply", "kills", "fuzz")
+    """What to measure."""
+    points: int = 10_000_000
+    """Points of the large clouds."""
+    folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where the clouds are made; a temporary folder by default."""
+    out: Path = ROOT / "benchmarks" / "results"
+    """Folder for the results."""
+    render: tuple[Path, ...] = ()
+    """Make the page in docs/ from these results, and measure nothing. A part that several of them
+    have is taken from the last."""
+
+
+def configure(options: Options, folder: Path) -> Config:
+    """Sizes; a quick run is smaller in every way."""
+    if not options.quick:
+        return Config(folder, options.points)
+    return Config(folder, min(options.points, 100_000), 50_000, 40_000, 2, 1, 500, 20_000, 30_000)
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """All parts, saved after each."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    name = f"scan-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
+    path = options.out / f"{name}.json"
+    results: dict[str, Any] = {"meta": metadata(), "quick": options.quick, "parts": {}}
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        config = configure(options, Path(folder))
+        for part in options.parts:
+            start = time.perf_counter()
+            results["parts"][part] = PARTS[part](config)
+            path.write_text(json.dumps(results, indent=1) + "\n")
+            log(f"{part} done in {time.perf_counter() - start:.0f} s; saved in {path}")
+    return results
+
+
+def page(results: dict[str, Any]) -> str:
+    """When and where, the claims, and what they stand on."""
+    m, parts = results["meta"], results["parts"]
+    out = [
+        f"Measured on {m['date']} at commit {m['commit']}: {m['cpu']}, {m['cores']} cores, "
+        f"{m['threads']} threads, torch {m['torch']}, Python {m['python']}, veckm {m['veckm']}.",
+        "",
+        tables.claims(claims(parts)),
+    ]
+    if results["quick"]:
+        out.insert(1, "A quick run: smaller than the targets are about.")
+    if "large" in parts:
+        out += ["", _large(parts["large"])]
+    if "ply" in parts:
+        lines = [
+            [name, f"{sorted(times)[len(times) // 2]:.2f} s"]
+            for name, times in parts["ply"]["seconds"].items()
+        ]
+        head = [f"binary PLY, {parts['ply']['points']:,} points", "median"]
+        out += ["", tables.table(head, lines)]
+    return "\n".join(out) + "\n"
+
+
+def _large(r: dict[str, Any]) -> str:
+    lines = []
+    for name in ("normals", "encode"):
+        for how, points in (("memory", r["memory_points"]), ("tiles", r["points"])):
+            ran = r[name][how]
+            pace = f"{points / ran['seconds']:,.0f}"
+            peak = f"{ran['peak'] / 1e9:.2f} GB"
+            lines.append([name, f"in {how}", f"{points:,}", f"{ran['seconds']:,.0f} s", pace, peak])
+    return tables.table(["verb", "", "points", "time", "points/s", "peak memory"], lines)
+
+
+def main(options: Options) -> int:
+    """Measure and print, or render what was saved."""
+    if options.render:
+        loaded = [json.loads(path.read_text()) for path in options.render]
+        results = loaded[-1]
+        results["parts"] = {k: v for one in loaded for k, v in one["parts"].items()}
+        report.publish(ROOT / "docs", "scan", page(results), "")
+        return 0
+    print(page(measure(options)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, config=(tyro.conf.FlagCreatePairsOff,))))

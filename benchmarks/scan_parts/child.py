@@ -1,0 +1,110 @@
+"""`veckm` in a process of its own: its time, its peak memory, and its sudden end."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_CODE = "import sys; from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a call."""
+
+    seconds: float
+    peak: int  # bytes, of the process itself
+    code: int
+    error: str
+
+
+def veckm(*args: object) -> Ran:
+    """Run it to its end, looking at its memory as it goes."""
+    start = time.perf_counter()
+    process = _start(args)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _resident(process.pid))
+        time.sleep(0.02)
+    error = process.stderr.read().decode() if process.stderr else ""
+    return Ran(time.perf_counter() - start, peak, process.returncode, error)
+
+
+def killed(args: Sequence[object], after: float) -> bool:
+    """Run it and end it by SIGKILL after so many seconds; whether it was still at work."""
+    process = _start(args)
+    try:
+        process.wait(after)
+        return False
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+
+
+def worker_killed(args: Sequence[object], after: float) -> Ran:
+    """Run it with Dask workers and end one of them by SIGKILL after so many seconds."""
+    start = time.perf_counter()
+    process = _start(args)
+    try:
+        process.wait(after)
+    except subprocess.TimeoutExpired:
+        workers = _workers(process.pid)
+        if workers:
+            os.kill(random.Random(after).choice(workers), signal.SIGKILL)
+    _, error = process.communicate()
+    return Ran(time.perf_counter() - start, 0, process.returncode, error.decode())
+
+
+def _start(args: Sequence[object]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _CODE, *map(str, args)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def _resident(pid: int) -> int:
+    """Peak resident memory so far of a process and of those it started; 0 without /proc."""
+    total = 0
+    for one in [pid, *_children(pid)]:
+        try:
+            with open(f"/proc/{one}/status") as file:
+                for line in file:
+                    if line.startswith("VmHWM:"):
+                        total += int(line.split()[1]) * 1024
+        except OSError:
+            continue
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            direct = [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+    for child in direct:
+        found += [child, *_children(child)]
+    return found
+
+
+def _workers(pid: int) -> list[int]:
+    """The processes of Dask workers: those that were spawned, not the tracker of resources."""
+    out = []
+    for child in _children(pid):
+        try:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                if b"spawn_main" in file.read():
+                    out.append(child)
+        except OSError:
+            continue
+    return out

@@ -1,0 +1,199 @@
+"""What is measured: each part makes its files, measures, and answers with figures and claims."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import log
+from tables import Claim
+
+import veckm
+from scan_parts import child, fuzz, made
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of a run."""
+
+    folder: Path
+    points: int = 10_000_000
+    memory_points: int = 1_000_000  # of the cloud that goes through in memory
+    dask_points: int = 2_000_000
+    kills: int = 20
+    deaths: int = 10
+    mutations: int = 50_000
+    killed_points: int = 60_000
+    tile: int = 500_000
+
+
+def large(config: Config) -> Figures:
+    """`veckm normals` and `veckm encode` on a LAZ larger than they may hold in memory."""
+    whole, part = config.folder / "large.laz", config.folder / "part.laz"
+    made.write_laz(whole, config.points)
+    made.write_laz(part, config.memory_points)
+    log(f"made {config.points:,} points, {whole.stat().st_size / 1e6:,.0f} MB")
+    out: Figures = {"points": config.points, "memory_points": config.memory_points}
+    tiles = ("--tile", config.tile, "--quiet")
+    calls = {
+        "normals": ("normals", "--orient", "up"),
+        "encode": ("encode", "--dim", 64, "--radius", 1.0, "--engine", "neighbors", "--check", 0),
+    }
+    for name, (verb, *options) in calls.items():
+        target = config.folder / ("out.laz" if verb == "normals" else "out.npy")
+        small = _ran(child.veckm(verb, part, "-o", target, *options, "--quiet"))
+        target.unlink()
+        log(f"{name} in memory: {config.memory_points / small.seconds:,.0f} points/s")
+        big = _ran(child.veckm(verb, whole, "-o", target, *options, *tiles))
+        target.unlink()
+        log(
+            f"{name} in tiles: {config.points / big.seconds:,.0f} points/s, {big.peak / 1e9:.2f} GB"
+        )
+        out[name] = {"memory": vars(small), "tiles": vars(big)}
+    whole.unlink()
+    return out
+
+
+def dask(config: Config) -> Figures:
+    """One and two workers on the same cloud."""
+    cloud, target = config.folder / "dask.laz", config.folder / "dask-out.laz"
+    made.write_laz(cloud, config.dask_points)
+    out: Figures = {"points": config.dask_points}
+    tile = max(1000, config.dask_points // 8)
+    for workers in (1, 2):
+        asked = ("-o", target, "--orient", "up", "--tile", tile, "--workers", workers, "--quiet")
+        ran = _ran(child.veckm("normals", cloud, *asked))
+        out[str(workers)] = vars(ran)
+        log(f"{workers} worker(s): {config.dask_points / ran.seconds:,.0f} points/s")
+        target.unlink()
+    cloud.unlink()
+    return out
+
+
+def ply(config: Config) -> Figures:
+    """Reading a binary PLY, in turns with the readers of others, where they are installed."""
+    path = config.folder / "large.ply"
+    made.write_ply(path, config.points)
+    readers: dict[str, Callable[[], object]] = {"veckm": lambda: veckm.read(path).xyz.sum()}
+    readers["bytes"] = lambda: sum(path.read_bytes()[:: 1 << 12])
+    try:
+        import open3d
+
+        readers["Open3D"] = lambda: open3d.io.read_point_cloud(str(path))
+    except ImportError:
+        log("Open3D is not installed: its reader has no row")
+    try:
+        import trimesh
+
+        readers["trimesh"] = lambda: trimesh.load(path)
+    except ImportError:
+        log("trimesh is not installed: its reader has no row")
+    times: dict[str, list[float]] = {name: [] for name in readers}
+    for _ in range(4):
+        for name, call in readers.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    path.unlink()
+    log(", ".join(f"{name} {statistics.median(v[1:]):.2f} s" for name, v in times.items()))
+    return {"points": config.points, "seconds": {name: v[1:] for name, v in times.items()}}
+
+
+def kills(config: Config) -> Figures:
+    """Ended by SIGKILL at random moments and run again; and workers ended under way."""
+    cloud, target = config.folder / "kill.laz", config.folder / "kill-out.laz"
+    made.write_laz(cloud, config.killed_points)
+    tile = max(1000, config.killed_points // 12)
+    asked = ("normals", cloud, "-o", target, "--orient", "up", "--tile", tile, "--quiet")
+    whole = _ran(child.veckm(*asked))
+    right = _digest(target)
+    draw = random.Random(0)
+    same = ended = 0
+    for k in range(config.kills):
+        target.unlink()
+        ended += child.killed(asked, draw.uniform(0.3, 1.0) * whole.seconds)
+        _ran(child.veckm(*asked))
+        same += _digest(target) == right
+        log(f"kill {k + 1}: {same} of {k + 1} the same, {ended} of them under way")
+    out: Figures = {"kills": config.kills, "ended": ended, "same": same}
+    target.unlink()
+    asked = (*asked, "--workers", 2)
+    whole = _ran(child.veckm(*asked))
+    right, same = _digest(target), 0
+    for k in range(config.deaths):
+        target.unlink()
+        _ran(child.worker_killed(asked, draw.uniform(0.3, 1.0) * whole.seconds))
+        same += _digest(target) == right
+        log(f"worker killed {k + 1}: {same} of {k + 1} the same")
+    target.unlink()
+    return {**out, "deaths": config.deaths, "survived": same}
+
+
+def fuzzed(config: Config) -> Figures:
+    """Mutated files of every format."""
+    counts = fuzz.run(config.mutations, log=log)
+    return {"counts": {k: v for k, v in vars(counts).items() if not k.startswith("_")}}
+
+
+PARTS: dict[str, Callable[[Config], Figures]] = {
+    "large": large,
+    "dask": dask,
+    "ply": ply,
+    "kills": kills,
+    "fuzz": fuzzed,
+}
+
+
+def claims(results: dict[str, Figures]) -> list[Claim]:
+    """The targets, with what was measured."""
+    out: list[Claim] = []
+    if "large" in results:
+        r = results["large"]
+        for name, most in (("normals", 2.0), ("encode", 4.0)):
+            ran, small = r[name]["tiles"], r[name]["memory"]
+            peak = ran["peak"] / 1e9
+            text = f"peak memory of {name}, {r['points'] / 1e6:g}M points"
+            out.append(Claim(text, f"< {most:g} GB", f"{peak:.2f} GB", peak < most))
+            pace = r["points"] / ran["seconds"] / (r["memory_points"] / small["seconds"])
+            out.append(Claim.at_least(f"{name}: points/s in tiles / in memory", pace, 0.7))
+    if "dask" in results:
+        r = results["dask"]
+        pace = r["1"]["seconds"] / r["2"]["seconds"]
+        out.append(Claim.at_least("two Dask workers / one", pace, 1.6))
+    if "ply" in results:
+        times = {k: statistics.median(v) for k, v in results["ply"]["seconds"].items()}
+        for peer in ("Open3D", "trimesh"):
+            if peer in times:
+                text = f"reading PLY: {peer} / veckm"
+                out.append(Claim.at_least(text, times[peer] / times["veckm"], 3))
+    if "kills" in results:
+        r = results["kills"]
+        for text, done, of in (
+            ("killed and resumed, the same file", r["same"], r["kills"]),
+            ("worker killed, the same file", r["survived"], r["deaths"]),
+        ):
+            out.append(Claim(text, f"{of} of {of}", f"{done} of {of}", done == of))
+    if "fuzz" in results:
+        c = results["fuzz"]["counts"]
+        bad = len(c["failures"])
+        text = f"failures of {c['inputs']:,} mutated files"
+        out.append(Claim(text, "0", str(bad), bad == 0))
+    return out
+
+
+def _ran(run: child.Ran) -> child.Ran:
+    if run.code:
+        raise RuntimeError(f"veckm ended with {run.code}: {run.error.strip()[-2000:]}")
+    return run
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
