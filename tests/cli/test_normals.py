@@ -90,7 +90,7 @@ def test_viewpoint(tmp_path, cloud, capsys):
     out = tmp_path / "n.npy"
     assert run(capsys, "normals", cloud, "-o", out, "--viewpoint", 0, 0, 9, "--quiet")[0] == 0
     pos = np.load(cloud)
-    assert ((np.array([0, 0, 9]) - pos) * np.load(out)).sum(1).min() >= 0
+    assert ((np.array([0, 0, 9]) - pos) * veckm.read(out).normals).sum(1).min() >= 0
 
 
 def test_what_is_wrong_is_said_in_one_line(tmp_path, cloud, capsys):

@@ -88,7 +88,6 @@ class Normals(Tiled):
         """Read, estimate, write, compare; say so as it goes."""
         if self.output is not None:
             files.check_output(self.output, self.cloud, "normals", WRITABLE)
-        self._say(f"veckm {__version__} normals", "")
         if self.cloud is not None and self.in_tiles(self.cloud):
             self._tiles(self.cloud)
         else:
@@ -101,6 +100,7 @@ class Normals(Tiled):
         pos = files.points_of(cloud) if cloud is not None else shape.pos  # type: ignore[union-attr]
         source = "sample scan" if self.cloud is None else str(self.cloud)
         box = " x ".join(number(s) for s in (pos.amax(0) - pos.amin(0)).tolist())
+        self._say(f"veckm {__version__} normals", "")
         self._say(*entry("cloud", f"{source}: {counted(len(pos), 'point')}, box {box}"))
         orient = self._orient("consistent")
         start = time.perf_counter()
@@ -129,6 +129,7 @@ class Normals(Tiled):
             raise ValueError(f"--method {self.method}: only the network goes in tiles")
         orient = self._orient("up")
         operation = scan.Normals(orient, self.viewpoint, self.curvature)
+        self._say(f"veckm {__version__} normals", "")
         self._say(*entry("method", f"network, directions: {orient}, in tiles"))
         done = self.scan(cloud, self.output, operation, self.quiet or self.json)
         self._say(*scanned(cloud, self.output, done))
