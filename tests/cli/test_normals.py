@@ -95,7 +95,7 @@ def test_viewpoint(tmp_path, cloud, capsys):
 
 def test_what_is_wrong_is_said_in_one_line(tmp_path, cloud, capsys):
     assert "no.npy" in fails(capsys, "normals", tmp_path / "no.npy")
-    assert ".npy or .npz" in fails(capsys, "normals", cloud, "-o", tmp_path / "x.ply")
+    assert ".ply or" in fails(capsys, "normals", cloud, "-o", tmp_path / "x.doc")
     assert "cloud itself" in fails(capsys, "normals", cloud, "-o", cloud)
     flat = tmp_path / "flat.npy"
     np.save(flat, np.zeros((4, 2), np.float32))
