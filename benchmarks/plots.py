@@ -14,37 +14,9 @@ import matplotlib.pyplot as plt
 import tables
 from harness import Results, Row, count
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-COLOUR = {
-    "grid": "#0072B2",
-    "neighbors": "#009E73",
-    "dense": "#E69F00",
-    "random": "#D55E00",
-    "paper": "#D55E00",
-    "auto": "#000000",
-    "floor": "#999999",
-}
-MARKER = {"grid": "o", "neighbors": "s", "dense": "^", "random": "D", "auto": "x", "floor": "_"}
-STYLE = {
-    "font.size": 11,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "lines.linewidth": 1.8,
-    "lines.markersize": 6,
-    "legend.frameon": False,
-    "figure.figsize": (6.4, 4.2),
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 160,
-    "savefig.facecolor": "white",
-}
+from veckm.figures.style import COLOUR, MARKER, plain, styled
 
 
 def draw(results: Results, folder: Path) -> list[str]:
@@ -58,7 +30,7 @@ def draw_all(
     """Write the plots that the results allow, prefix and name being that of the file."""
     folder.mkdir(parents=True, exist_ok=True)
     out = []
-    with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+    with styled():
         for name, plot in plots.items():
             figure = plot(results)
             if figure is None:
@@ -177,13 +149,6 @@ def batches(results: Results) -> Figure | None:
     axes.grid(axis="y", visible=False)
     axes.set_title("32 clouds of 1,024 points (D = 256, beta = 6)")
     return figure
-
-
-def plain(axis: Axis, text: Callable[[float, int], str] = lambda value, _: f"{value:g}") -> None:
-    """Numbers at the powers of ten, as people write them."""
-    axis.set_major_locator(LogLocator(10.0))
-    axis.set_major_formatter(FuncFormatter(text))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _batch_label(row: Row) -> str:

@@ -13,9 +13,12 @@ from veckm import __version__
 from veckm.cli.convert import Convert
 from veckm.cli.encode import Encode
 from veckm.cli.evaluate import EvaluateNormals
+from veckm.cli.figures import Figures
 from veckm.cli.info import Info
 from veckm.cli.normals import Normals
 from veckm.cli.train import TrainNormals
+from veckm.cli.view import View
+from veckm.extras import MissingExtra
 
 __all__ = ["VERBS", "Verb", "main"]
 
@@ -43,6 +46,8 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "encode": Encode,
     "info": Info,
     "convert": Convert,
+    "view": View,
+    "figures": Figures,
 }
 
 
@@ -95,6 +100,6 @@ def _in_one_line(error: Exception) -> str:
         named = "" if error.filename is None else f"{error.filename}: "
         return f"{named}{error.strerror}"
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError | TypeError | OSError) and text:
+    if isinstance(error, ValueError | TypeError | OSError | MissingExtra) and text:
         return text  # said at the door, for the user
     return f"{type(error).__name__}: {text or 'no details'} (--debug shows where)"

@@ -1,0 +1,152 @@
+"""veckm view: a cloud in the browser, or in one HTML file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import webbrowser
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from veckm import __version__
+from veckm.cli import files
+from veckm.cli.text import bytes_of, entry, seconds
+from veckm.extras import need
+
+if TYPE_CHECKING:
+    from veckm.viewer import Shown
+    from veckm.viewer.encode import Settings
+
+_File = Positional[Annotated[Path, arg(metavar="FILE")]]
+_Other = Annotated[Path | None, arg(metavar="[OTHER]", help_behavior_hint="(default: none)")]
+_Save = Annotated[
+    Path | None, arg(metavar="FILE.html", help_behavior_hint="(default: served, not saved)")
+]
+_Number = Annotated[float | None, arg(metavar="R", help_behavior_hint="(default: suggested)")]
+_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+_Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
+
+
+@dataclass(frozen=True)
+class View:
+    """See a cloud in the browser: its encodings as colours, and what they remember of it.
+
+    veckm view scan.ply
+
+    Click a point to see every point that is like it, and the neighbourhood that its encoding
+    alone still knows. A second file stands beside the first, with the similarity of matching
+    points. With --save the scene goes into one file that opens without a server.
+    """
+
+    cloud: _File
+    """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
+    other: Positional[_Other] = None
+    """Another cloud to stand beside it, as a corrupted one beside the clean one."""
+    save: _Save = None
+    """Write the scene into this file instead of serving it."""
+    colour: _Colour = "encoding"
+    """What the points are coloured by at first."""
+    radius: _Number = None
+    """Size of the neighbourhood at first, in the file's units."""
+    dim: int = 256
+    """D, complex numbers of an encoding at first."""
+    noise: float = 0.0
+    """Noise added at first, in percent of the diagonal of the box."""
+    points: int = 2_000_000
+    """The most points that are shown; more are thinned where they are dense."""
+    host: str = "127.0.0.1"
+    """Where it is served; any other address lets others see and move it."""
+    port: int = 8080
+    """At which port; 0 for any that is free."""
+    headless: _Flag = False
+    """Open no browser; only say the address."""
+    debug: _Flag = False
+    """Show the traceback of an error."""
+
+    def run(self) -> None:
+        """Read, show, and wait for Ctrl-C; or save."""
+        need("viser", "the viewer", "viewer")
+        if self.save is not None:
+            files.check_output(self.save, self.cloud, "scenes", (".html",))
+        else:
+            from veckm.viewer.server import check_free
+
+            check_free(self.host, self.port)  # before a large file is read in vain
+        clouds = self._clouds()
+        settings = self._settings(clouds[0])
+        if self.save is not None:
+            self._save(self.save, clouds, settings)
+        else:
+            self._serve(clouds, settings)
+
+    def _clouds(self) -> list[Shown]:
+        from veckm.viewer import show
+
+        first = show(files.read_cloud(self.cloud), self.cloud.name, limit=self.points)
+        if self.other is None:
+            return [first]
+        return [
+            first,
+            show(files.read_cloud(self.other), self.other.name, limit=self.points, frame=first),
+        ]
+
+    def _settings(self, first: Shown) -> Settings:
+        from veckm.inputs import check_positive
+        from veckm.viewer.encode import Settings, suggested
+
+        if self.dim < 2:
+            raise ValueError(f"--dim must be at least 2, got {self.dim}")
+        if not 0 <= self.noise <= 100:
+            raise ValueError(f"--noise must be from 0 to 100 percent, got {self.noise}")
+        if self.radius is None:
+            settings = suggested(first)
+        else:
+            settings = Settings(check_positive(self.radius, "--radius"))
+        return replace(settings, dim=self.dim, noise=self.noise / 100)
+
+    def _save(self, path: Path, clouds: list[Shown], settings: Settings) -> None:
+        from veckm.viewer import Page, save_html, serve
+
+        start = time.perf_counter()
+        with serve(port=0) as server:
+            page = Page(server, *clouds, settings=settings, colour=self.colour)
+            page.update()
+            size = save_html(path, server, clouds, page.legend)
+        self._say(clouds)
+        spent = seconds(time.perf_counter() - start)
+        print(*entry("written", f"{path}: {bytes_of(size)}, in {spent}"), sep="\n")
+
+    def _serve(self, clouds: list[Shown], settings: Settings) -> None:
+        from veckm.viewer import Page, serve
+        from veckm.viewer.server import address
+
+        with serve(self.host, self.port) as server:
+            page = Page(server, *clouds, settings=settings, colour=self.colour)
+            page.start()
+            url = address(server)
+            self._say(clouds)
+            print(*entry("page", f"{url} (Ctrl-C ends it)"), sep="\n", flush=True)
+            if not self.headless and _has_screen():
+                webbrowser.open(url)
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                print("\nended", flush=True)
+            finally:
+                page.stop()
+
+    def _say(self, clouds: list[Shown]) -> None:
+        print(f"veckm {__version__} view", "", sep="\n")
+        for cloud in clouds:
+            print(*entry("cloud", f"{cloud.name}: {cloud.note}"), sep="\n", flush=True)
+
+
+def _has_screen() -> bool:
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,116 @@
+"""A plane through a point, across its surface: the neighbours there, and what an encoding holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from veckm.engines import Gaussian
+from veckm.frequencies import BETA_TIMES_RADIUS
+from veckm.functional import reconstruct
+
+#: Half of the side of the plane, half of its thickness, and what counts as near, in radii.
+_SIDE, _THICK, _NEAR = 1.5, 0.25, 2.2
+#: Neighbours in the mixture that the density is compared with; a random part if there are more.
+_MOST = 1500
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """What is near the plane, and the density on it that an encoding alone holds (Proposition 1).
+
+    Attributes:
+        points: the neighbours near the plane, about the point; the second coordinate is across.
+        weight: of the window at each of them.
+        density: from the encoding, rows from the top of the plane to its bottom.
+        mixture: the kernel mixture of all neighbours at the same places, which density estimates.
+        side: half of the side of the plane.
+        seen: points within the radius, wherever they are.
+        axes: along the surface, across it, and out of the plane.
+
+    Shapes:
+        - points: (K, 2), weight: (K,), density and mixture: (P, P), axes: (3, 3), a row each
+    """
+
+    points: Tensor
+    weight: Tensor
+    density: Tensor
+    mixture: Tensor
+    side: float
+    seen: int
+    axes: Tensor
+
+    @property
+    def agreement(self) -> float:
+        """Correlation of the density with the mixture, over the plane."""
+        both = torch.stack([self.density.flatten(), self.mixture.flatten()]).double()
+        return float(torch.corrcoef(both)[0, 1])
+
+
+def cut(
+    pos: Tensor,  # (N, 3)
+    at: Tensor,  # (3,)
+    encoding: Tensor,  # (D,) complex
+    A: Tensor,  # (3, D)
+    *,
+    alpha: float,
+    beta: float,
+    cells: int = 60,
+    axes: Tensor | None = None,  # (3, 3)
+) -> Cut:
+    """The cut through a point.
+
+    Args:
+        pos: the cloud.
+        at: the point; its encoding is of the cloud's points around it.
+        encoding: of the point.
+        A: the frequencies of the encoding.
+        alpha: of the frequencies.
+        beta: of the window.
+        cells: along a side of the plane.
+        axes: of another cut, to see the same plane again.
+    """
+    radius = BETA_TIMES_RADIUS / beta
+    offset = pos - at  # (N, 3)
+    distance = offset.square().sum(1)
+    near = offset[distance <= (_NEAR * radius) ** 2]
+    weight = Gaussian(beta)(near.square().sum(1))
+    if axes is None:
+        axes = _axes(near, weight)
+    side = _SIDE * radius
+    flat = near @ axes.t()  # (K, 3): along, across, out
+    drawn = (flat[:, 2].abs() <= _THICK * radius) & (flat[:, :2].abs() < side).all(1)
+    places = _places(side, axes, cells)
+    some = torch.randperm(len(near), generator=torch.Generator().manual_seed(0))[:_MOST]
+    # As functional.kernel_mixture, by a matrix product: a click waits for it.
+    kernel = Gaussian(alpha)(torch.cdist(places, near[some]).square())  # (P * P, K)
+    mixture = kernel @ weight[some] / weight[some].sum()
+    return Cut(
+        points=flat[drawn, :2],
+        weight=weight[drawn],
+        density=reconstruct(encoding, places, A).view(cells, cells),
+        mixture=mixture.view(cells, cells),
+        side=side,
+        seen=int((distance <= radius**2).sum()),
+        axes=axes,
+    )
+
+
+def _axes(near: Tensor, weight: Tensor) -> Tensor:  # (K, 3), (K,) -> (3, 3)
+    """The main direction of the surface, the direction across it, and the third."""
+    middle = (near * weight[:, None]).sum(0) / weight.sum()
+    centred = (near - middle).double()
+    vectors: Tensor = torch.linalg.eigh(centred.t() @ (centred * weight[:, None]))[1]
+    axes = vectors[:, [2, 0, 1]].t()
+    # Either sign would do; this one shows what is up as up.
+    largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
+    return (axes * largest.sign()).to(near)
+
+
+def _places(side: float, axes: Tensor, cells: int) -> Tensor:  # (P * P, 3)
+    """The middles of the cells of the plane, from its top left."""
+    middle = (torch.arange(cells) + 0.5) / cells * 2 * side - side
+    v, u = torch.meshgrid(middle.flip(0), middle, indexing="ij")
+    return u.reshape(-1, 1) * axes[0] + v.reshape(-1, 1) * axes[1]

@@ -1,0 +1,59 @@
+"""Encodings as colours: their three main directions are red, green and blue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from veckm.components import Components, as_real, principal_components
+
+#: Rows that are projected at a time, so that they stay in the cache.
+_ROWS = 16_384
+#: Share of the sample beyond either end of the colours.
+_BEYOND = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Palette:
+    """Colours for encodings of the same encoder, so that like colours mean like neighbourhoods.
+
+    There is no randomness in it: the same encodings have the same colours in every run.
+
+    Attributes:
+        components: the three directions of largest variance.
+        low, high: the coordinates along them that get the darkest and the lightest colour.
+
+    Shapes:
+        - low, high: (3,)
+    """
+
+    components: Components
+    low: Tensor
+    high: Tensor
+
+    @staticmethod
+    def of(sample: Tensor) -> Palette:  # (n, D) complex
+        """From a sample of the encodings, some thousands."""
+        components = principal_components([sample], 3)
+        share = torch.tensor([_BEYOND, 1 - _BEYOND])
+        ends = torch.quantile(components.project(sample), share, dim=0)
+        return Palette(components, ends[0], ends[1])
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Share of the variance along each direction."""
+        total = max(self.components.total, 1e-12)
+        return tuple((self.components.variance / total).tolist())
+
+    def colours(self, encodings: Tensor) -> Tensor:  # (N, D) complex -> (N, 3) uint8
+        """Red, green and blue of each."""
+        # A byte needs no float64, in which components.project takes ten times as long.
+        scale = 255 / (self.high - self.low).clamp_min(1e-12)
+        basis = (self.components.basis * scale).float()
+        start = (self.components.mean @ self.components.basis + self.low) * scale
+        out = torch.empty(len(encodings), 3, dtype=torch.uint8)
+        for rows, part in zip(out.split(_ROWS), encodings.split(_ROWS), strict=True):
+            rows.copy_((as_real(part).float() @ basis - start.float()).clamp(0, 255).round())
+        return out

@@ -1,0 +1,65 @@
+"""Where the page is served: this machine only unless told otherwise, and never a busy port."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+
+import viser
+
+HOST, PORT = "127.0.0.1", 8080
+
+
+@contextmanager
+def serve(host: str = HOST, port: int = PORT) -> Iterator[viser.ViserServer]:
+    """A server that ends with the block.
+
+    Args:
+        host: the address that it listens at. 127.0.0.1 is seen from this machine only; whoever
+            reaches any other address sees the cloud and can move the sliders.
+        port: where; 0 takes any that is free.
+
+    Raises:
+        OSError: if the port is taken or the address is not one of this machine's.
+    """
+    check_free(host, port)
+    with redirect_stdout(io.StringIO()):  # viser says where it is; that is for the caller to say
+        server = viser.ViserServer(host=host, port=port, verbose=False)
+    try:
+        if port and server.get_port() != port:  # taken since the check
+            raise OSError(_busy(host, port))
+        yield server
+    finally:
+        with redirect_stdout(io.StringIO()):
+            server.stop()
+
+
+def address(server: viser.ViserServer) -> str:
+    """What to type into a browser."""
+    host = server.get_host()
+    host = "127.0.0.1" if host in ("0.0.0.0", "") else host
+    return f"http://{f'[{host}]' if ':' in host else host}:{server.get_port()}"
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise if nothing can listen there: viser would take another port without a word."""
+    if not 0 <= port < 65536:
+        raise ValueError(f"port must be from 0 to 65535, got {port}")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise OSError(f"host {host!r} is not known: {error.strerror}") from error
+    with socket.socket(family, kind) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(place)
+        except OSError as error:
+            if error.errno is not None and "in use" in str(error.strerror):
+                raise OSError(_busy(host, port)) from error
+            raise OSError(f"cannot listen at {host} port {port}: {error.strerror}") from error
+
+
+def _busy(host: str, port: int) -> str:
+    return f"port {port} of {host} is busy; choose another with --port, or --port 0 for any"

@@ -1,0 +1,109 @@
+"""`veckm view`: what it says, how it ends, and one line for each bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+from verbs import fails, run
+
+pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
+
+_RUN = "import sys; from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write points as a file."""
+
+    def make(points, name="cloud.npy"):
+        np.save(tmp_path / name, np.asarray(points, dtype=np.float64).reshape(-1, 3))
+        return tmp_path / name
+
+    return make
+
+
+def test_an_empty_cloud_takes_one_line(file, capsys):
+    assert "has no points" in fails(capsys, "view", file([]), "--port", 0)
+
+
+def test_one_point_takes_one_line(file, capsys):
+    assert "has 1 point" in fails(capsys, "view", file([1, 2, 3]), "--port", 0)
+
+
+def test_points_that_are_nan_take_one_line(file, capsys):
+    err = fails(capsys, "view", file([[0, 0, 0], [1, np.nan, 0]]), "--port", 0)
+    assert "1 of 2 points have NaN" in err
+
+
+def test_a_busy_port_takes_one_line(path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        err = fails(capsys, "view", path, "--port", port)
+    assert f"port {port} of 127.0.0.1 is busy" in err
+    assert "--port" in err
+
+
+def test_a_missing_extra_takes_one_line(path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "viser", None)
+    assert "pip install 'veckm[viewer]'" in fails(capsys, "view", path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--dim", 1), "at least 2"),
+        (("--noise", -1), "0 to 100"),
+        (("--radius", 0), "--radius"),
+        (("--colour", "file"), "no colours"),
+        (("--points", 1), "at least 2"),
+        (("--port", 70000), "65535"),
+    ],
+)
+def test_a_wrong_option_takes_one_line(path, capsys, arguments, word):
+    base = () if "--port" in arguments else ("--port", 0)
+    assert word in fails(capsys, "view", path, *base, *arguments)
+
+
+def test_a_scene_is_saved_as_html_or_not_at_all(path, tmp_path, capsys):
+    assert ".html" in fails(capsys, "view", path, "--save", tmp_path / "scene.txt")
+    assert "no folder" in fails(capsys, "view", path, "--save", tmp_path / "no" / "scene.html")
+
+
+def test_two_clouds_of_other_sizes_are_saved_side_by_side(path, cloud, tmp_path, capsys):
+    other, out = tmp_path / "thin.npy", tmp_path / "pair.html"
+    np.save(other, cloud.xyz[::2])
+    code, text, err = run(capsys, "view", path, other, "--save", out, "--colour", "match")
+    assert (code, err) == (0, "")
+    assert "thin.npy: 1,500 points" in text
+    assert "Similarity with the matching point" in out.read_text()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for a child")
+def test_it_says_its_address_serves_the_page_and_ends_on_ctrl_c(path):
+    command = [sys.executable, "-c", _RUN, "view", str(path), "--port", "0", "--headless"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        lines = []
+        while not lines or not lines[-1].startswith("page"):
+            lines.append(process.stdout.readline())
+            assert lines[-1], process.stderr.read()
+        url = lines[-1].split()[1]
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            assert b"<html" in answer.read(2000).lower()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, out.strip(), err) == (0, "ended", "")

@@ -1,0 +1,239 @@
+"""The parts of the viewer that need no browser."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
+
+from veckm.cloud import PointCloud
+from veckm.data import shapes
+from veckm.functional import similarity
+from veckm.palette import Palette
+from veckm.viewer import encode, show
+from veckm.viewer.colours import DIVERGING, RISING, coloured, eight_bits, ranged, signed
+from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
+from veckm.viewer.inside import inside, picture
+from veckm.viewer.pair import match, match_similarity
+from veckm.viewer.pick import Ray, hit
+from veckm.viewer.shown import thin
+from veckm.viewer.worker import Worker
+
+
+@pytest.fixture
+def shown(cloud):
+    return show(cloud, "statue")
+
+
+def test_thinning_keeps_sparse_places_whole_and_counts_exactly():
+    rng = np.random.default_rng(0)
+    dense, sparse = (
+        rng.random((20_000, 3)) * [1, 1, 0],
+        rng.random((300, 3)) * [9, 9, 0] + [2, 0, 0],
+    )
+    xyz = np.concatenate([dense, sparse])
+    rows = thin(xyz, 4000)
+    assert len(rows) == len(np.unique(rows)) == 4000
+    assert (np.diff(rows) > 0).all()
+    assert (rows >= 20_000).sum() == 300  # a random choice would keep 60
+    np.testing.assert_array_equal(rows, thin(xyz, 4000))
+
+
+def test_a_small_cloud_is_shown_whole_and_a_large_one_says_what_is_left_out(cloud):
+    assert show(cloud).note == "3,000 points, all shown"
+    some = show(cloud, limit=1000)
+    assert len(some) == 1000
+    assert "1,000 of 3,000 points shown" in some.note
+
+
+def test_points_that_coincide_can_be_shown():
+    shown = show(PointCloud(np.ones((5, 3))))
+    assert shown.size == 1.0
+    assert len(show(PointCloud(np.ones((50, 3))), limit=10)) == 10
+
+
+@pytest.mark.parametrize(
+    ("pos", "word"), [(np.zeros((0, 3)), "0 points"), (np.zeros((1, 3)), "1 point;")]
+)
+def test_too_few_points_are_refused(pos, word):
+    with pytest.raises(ValueError, match=word):
+        show(PointCloud(pos))
+
+
+def test_points_that_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="1 of 3 points have NaN"):
+        show(PointCloud(np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0.0]])))
+
+
+def test_ramps_begin_and_end_with_their_colours_and_rise_in_grey():
+    ramp = coloured(np.array([-1.0, 0.0, 1.0, 2.0]), 0.0, 1.0)
+    np.testing.assert_array_equal(ramp, [RISING[0], RISING[0], RISING[-1], RISING[-1]])
+    grey = coloured(np.linspace(0, 1, 64), 0, 1) @ np.array([0.299, 0.587, 0.114])
+    assert (np.diff(grey) > 0).all()  # so the colour-blind see the order
+
+
+def test_legends_tell_the_ends():
+    values = np.linspace(1000.001, 1000.003, 500)
+    low, high = ranged(values, "z").legend.ends
+    assert low != high
+    assert signed(np.array([-1.0, 3.0]), "H").legend.ends[1] == "0"
+    np.testing.assert_array_equal(
+        signed(np.array([-2.0, 0.0, 2.0]), "H").rgb, [DIVERGING[0], DIVERGING[2], DIVERGING[-1]]
+    )
+    assert "&lt;b&gt;" in ranged(values, "<b>").legend.html()
+
+
+@pytest.mark.parametrize(
+    "colors",
+    [
+        np.array([[255, 128, 0]], dtype=np.uint8),
+        np.array([[65535, 32896, 0]], dtype=np.uint16),
+        np.array([[1.0, 128 / 255, 0.0]]),
+    ],
+)
+def test_files_colours_come_in_three_ranges(colors):
+    np.testing.assert_array_equal(eight_bits(colors), [[255, 128, 0]])
+
+
+def test_a_ray_hits_the_near_side_and_misses_beside():
+    points = np.array([[0, 0, 0.0], [0, 2, 0], [0.5, 0, 0]])
+    eye = (0.0, -3.0, 0.0)
+    assert hit(points, Ray(eye, (0.0, 1.0, 0.0))) == (0, 3.0)
+    assert hit(points, Ray((0.0, 5.0, 0.0), (0.0, -1.0, 0.0))) == (1, 3.0)
+    assert hit(points, Ray(eye, (0.0, 0.0, 1.0))) is None
+    assert hit(points, Ray(eye, (0.0, -1.0, 0.0))) is None  # all points are behind
+
+
+def test_pieces_are_what_the_whole_is(shown, monkeypatch):
+    settings = suggested(shown)
+    whole = Encodings(shown, settings)
+    g = whole.of(torch.tensor([7]))[0]
+    monkeypatch.setattr(encode, "_KEPT", 0)
+    monkeypatch.setattr(encode, "_PIECE", 700)
+    pieces = Encodings(shown, settings)
+    np.testing.assert_allclose(pieces.similar(g), whole.similar(g), atol=0.02)
+    assert float(similarity(pieces.of(torch.tensor([7]))[0], g)) == pytest.approx(1, abs=0.02)
+    rows = torch.cat([rows for rows, _ in pieces.pieces()])
+    assert torch.equal(rows.sort().values, torch.arange(3000))
+
+
+def test_shown_points_see_those_that_are_not_shown(cloud):
+    whole, some = show(cloud), show(cloud, limit=500)
+    settings = suggested(whole)
+    a, b = Encodings(whole, settings), Encodings(some, settings)
+    G = a.of(some.rows)
+    assert float(similarity(G, b.of(torch.arange(500))).min()) > 0.98
+
+
+def test_colours_are_stable_and_tell_places_apart(shown):
+    settings = suggested(shown)
+    one, two = Encodings(shown, settings), Encodings(shown, settings)
+    a, b = painted(one, palette_of(one)), painted(two, palette_of(two))
+    np.testing.assert_array_equal(a.rgb, b.rgb)
+    assert (a.rgb.std(0) > 30).all()
+    assert a.legend.ends[0].startswith("direction 1: ")
+
+
+def test_an_encoding_is_most_like_itself(shown):
+    encodings = Encodings(shown, suggested(shown))
+    values = encodings.similar(encodings.of(torch.tensor([42]))[0])
+    assert values.argmax() == 42
+    assert values[42] == pytest.approx(1, abs=1e-5)
+    assert np.median(values) < 0.9
+
+
+def test_the_encoding_alone_knows_the_neighbourhood(shown):
+    settings = Settings(suggested(shown).radius, dim=4096)  # it tends to the truth with D
+    found = inside(Encodings(shown, settings), 10)
+    assert found.agreement > 0.97
+    assert found.seen == int(((shown.pos - shown.pos[10]).norm(dim=1) <= settings.radius).sum())
+    image = picture(found)
+    assert (image.shape, image.dtype) == ((180, 368, 3), np.uint8)
+    middle = image[80:100, 188 + 80 : 188 + 100].mean((0, 1))  # of the density
+    assert middle[1] > image[:20, 188:208].mean((0, 1))[1] + 60  # bright where the point is
+
+
+def test_fewer_numbers_know_it_less_well(shown):
+    settings = suggested(shown)
+    few = Settings(settings.radius, settings.detail, dim=16)
+    agreement = [
+        np.mean([inside(encodings, row).agreement for row in range(0, 3000, 300)])
+        for encodings in (Encodings(shown, few), Encodings(shown, settings))
+    ]
+    assert agreement[0] < agreement[1] - 0.05
+
+
+def test_noise_lowers_the_similarity_of_matching_points(shown):
+    settings = suggested(shown)
+    clean = Encodings(shown, settings)
+    matches = match(shown, shown)
+    assert matches.how == "row by row"
+    means = [
+        match_similarity(
+            Encodings(shown, Settings(settings.radius, noise=n)), clean, matches
+        ).mean()
+        for n in (0.0, 0.005, 0.02)
+    ]
+    assert means[0] == pytest.approx(1, abs=1e-4)
+    assert means[0] > means[1] > means[2]
+
+
+def test_clouds_of_other_sizes_match_by_the_nearest_point(cloud):
+    first = show(cloud)
+    second = show(cloud[np.arange(0, 3000, 3)], frame=first)
+    matches = match(second, first)
+    assert matches.how == "by the nearest point"
+    assert torch.equal(matches.rows, torch.arange(0, 3000, 3))
+
+
+def test_of_many_wishes_the_worker_fulfils_the_last():
+    seen, wanted, errors = [], [0], []
+    worker = Worker(lambda: seen.append(wanted[0]), errors.append)
+    worker.start()
+    for k in range(20):
+        wanted[0] = k
+        worker.wake()
+    worker.settle(10)
+    assert seen == [19]
+    worker.stop()
+    assert not errors
+
+
+def test_the_worker_outlives_an_error_and_tells_it():
+    errors, calls = [], threading.Semaphore(0)
+
+    def work():
+        calls.release()
+        raise ValueError("no")
+
+    worker = Worker(work, errors.append)
+    worker.start()
+    for _ in range(2):
+        worker.wake()
+        worker.settle(10)
+    worker.stop()
+    assert [str(error) for error in errors] == ["no", "no"]
+
+
+def test_a_box_has_few_colours_and_a_statue_many():
+    radius = 0.3
+    box = show(PointCloud(shapes.box(2000).pos.numpy()))
+    encodings = Encodings(box, Settings(radius))
+    G = encodings.of(torch.arange(2000))
+    inner = (box.pos.abs() < torch.tensor([0.4, 0.25, 0.45])).all(1)  # on top and bottom
+    like = similarity(G[inner][0], G[inner])
+    assert float(like.mean()) > 0.8  # a plane is a plane
+
+
+def test_a_palette_spreads_the_projections_over_the_bytes():
+    generator = torch.Generator().manual_seed(0)
+    G = torch.randn(400, 8, dtype=torch.complex64, generator=generator)
+    palette = Palette.of(G)
+    share = (palette.components.project(G) - palette.low) / (palette.high - palette.low)
+    expected = (share.clamp(0, 1) * 255).round()
+    assert float((palette.colours(G).float() - expected).abs().max()) <= 1  # of rounding
+    assert 0 < sum(palette.shares) < 1
