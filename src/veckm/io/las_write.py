@@ -125,7 +125,7 @@ class LasWriter:
         raw = held.view(np.uint8).reshape(len(held), -1)
         chunks = [raw[a:b].reshape(-1) for a, b in pairwise(cuts.tolist())]
         if chunks:
-            safely(lambda: self._compressor.compress_chunks(chunks))
+            safely(partial(self._compressor.compress_chunks, chunks))
         self._waiting, self._nodes = held[int(cuts[-1]) :], self._nodes + number
 
     def _steps(self, cloud: PointCloud) -> np.ndarray:  # (N, 3) whole numbers
