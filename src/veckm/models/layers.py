@@ -1,0 +1,101 @@
+"""The layers that the networks share. Channels stand last, so that rows are points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Norm(nn.Module):
+    """Batch norm of the last dimension, whatever stands before it.
+
+    Shapes:
+        - input: (..., C)
+        - output: (..., C)
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., C)
+        """Zero mean and unit variance for every channel, then its scale and shift."""
+        rows = x.reshape(-1, x.shape[-1])
+        if self.training and len(rows) < 2:
+            raise ValueError(
+                "batch norm has one row to learn from: train with at least two clouds in a batch, "
+                "or call model.eval() first"
+            )
+        out: Tensor = self.norm(rows)
+        return out.view(x.shape)
+
+
+class Dense(nn.Module):
+    """Linear, batch norm, activation, on every point alike.
+
+    Args:
+        in_channels: C_in.
+        out_channels: C_out.
+        slope: of the activation below zero: 0 is a ReLU, 1 is no activation.
+
+    Shapes:
+        - input: (..., C_in)
+        - output: (..., C_out)
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, slope: float = 0.0) -> None:
+        super().__init__()
+        # No bias: the norm would subtract it again.
+        self.linear = nn.Linear(in_channels, out_channels, bias=False)
+        self.norm = Norm(out_channels)
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
+        """The layer."""
+        return activate(self.norm(self.linear(x)), self.slope)
+
+
+def activate(x: Tensor, slope: float) -> Tensor:
+    """ReLU with a slope below zero, in place."""
+    if slope == 1:
+        return x
+    if slope == 0:
+        return nn.functional.relu(x, inplace=True)
+    return nn.functional.leaky_relu(x, slope, inplace=True)
+
+
+def perceptron(sizes: Sequence[int], slope: float = 0.0, dropout: float = 0.0) -> nn.Sequential:
+    """A dense layer from each size to the next, and dropout after each if there is any."""
+    stack: list[nn.Module] = []
+    for wide, narrow in pairwise(sizes):
+        stack.append(Dense(wide, narrow, slope))
+        if dropout:
+            stack.append(nn.Dropout(dropout))
+    return nn.Sequential(*stack)
+
+
+def head(sizes: Sequence[int], classes: int, dropout: float, slope: float = 0.0) -> nn.Sequential:
+    """Dense layers with dropout after each, then a linear layer to the classes."""
+    return nn.Sequential(*perceptron(sizes, slope, dropout), nn.Linear(sizes[-1], classes))
+
+
+def widen(
+    x: Tensor,  # (B, C)
+    points: int,
+) -> Tensor:  # (B, N, C)
+    """What is known of a cloud, at each of its points."""
+    return x[:, None].expand(-1, points, -1)
+
+
+def seeded(make: Callable[[], M], seed: int) -> M:
+    """``make()`` with weights that depend on ``seed`` alone; the global generator is kept."""
+    # Layers draw their start from the global generator: it is lent out and put back.
+    with torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        return make()
