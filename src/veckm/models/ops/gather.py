@@ -24,6 +24,6 @@ def gather(
             f"(...); got {tuple(values.shape)} and {tuple(index.shape)}"
         )
     clouds, n, _ = values.shape
-    # One flat index: twice as fast as indexing with a row of cloud numbers beside it.
+    # One flat index, so that the same lookup serves dense and ragged batches.
     first = torch.arange(clouds, device=index.device) * n
     return values.flatten(0, 1)[index + first.view(-1, *[1] * (index.dim() - 1))]
