@@ -23,6 +23,7 @@ class PointModel(nn.Module, ABC):
 
     Attributes:
         settings: what :func:`veckm.models.create_model` made the network from.
+        penalty: what the last forward pass in training wants added to the loss, if anything.
 
     Shapes:
         - pos: (B, N, 3)
@@ -32,6 +33,7 @@ class PointModel(nn.Module, ABC):
     """
 
     settings: dict[str, Any]
+    penalty: Tensor | None
 
     def __init__(self, num_classes: int, in_channels: int = 0, num_categories: int = 0) -> None:
         super().__init__()
@@ -46,6 +48,11 @@ class PointModel(nn.Module, ABC):
         self.in_channels = in_channels
         self.num_categories = num_categories
         self.settings = {}
+        self.penalty = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the penalty: it hangs on a graph, which neither copies nor pickles."""
+        return {**self.__dict__, "penalty": None}
 
     def forward(
         self,

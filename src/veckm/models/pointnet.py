@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -56,11 +54,9 @@ class PointNet(PointModel):
         turned: channels that it turns.
 
     Attributes:
-        penalty: :math:`|I - T T^\top|_F^2`, mean over the clouds, of the last forward pass in
-            training; None where no channels are turned. The paper adds 0.001 times it to the loss.
+        penalty: :math:`0.001\, |I - T T^\top|_F^2`, mean over the clouds, of the last forward pass
+            in training, which PointNet's paper adds to the loss; None where no channels are turned.
     """
-
-    penalty: Tensor | None
 
     def __init__(
         self,
@@ -78,12 +74,6 @@ class PointNet(PointModel):
         self.encoding, self.channels = front(encoding, in_channels)
         self.turn_input = TransformNet(self.channels, 3) if plain and input_transform else None
         self.turn_features = TransformNet(turned, turned) if plain and feature_transform else None
-        self.penalty = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the penalty: it hangs on a graph, which neither copies nor pickles."""
-        return {**self.__dict__, "penalty": None}
-
     def first(self, pos: Tensor, features: Tensor) -> Tensor:  # (B, N, channels)
         """What the shared perceptron sees: turned coordinates, or encodings."""
         if self.encoding is not None:
@@ -98,7 +88,7 @@ class PointNet(PointModel):
             return x
         T: Tensor = self.turn_features(x)
         off = torch.eye(T.shape[1], device=T.device, dtype=T.dtype) - T @ T.mT
-        self.penalty = off.square().sum((1, 2)).mean() if self.training else None
+        self.penalty = 1e-3 * off.square().sum((1, 2)).mean() if self.training else None
         return x @ T
 
 

@@ -225,6 +225,9 @@ class _Run:
         count = self.ranks.total(terms).clamp_min(1)
         # The mean over processes of these gradients is that of the joint batch, whoever has more.
         loss: Tensor = part * (self.ranks.world / count)
+        penalty = getattr(self.model, "penalty", None)  # a user's own network has none
+        if penalty is not None:
+            loss = loss + penalty
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
