@@ -104,7 +104,7 @@ TABLE = Table(
     4,
     TABLE4,
     sets,  # type: ignore[arg-type]
-    ("mIoU", "mean class accuracy", "overall accuracy"),
+    ("mIoU", "class accuracy", "overall accuracy"),
     "Scenes in areas, one area held out; blocks of one metre, Adam with a cosine; tested once on "
     "every point of that area, after the last epoch. The paper's numbers are of S3DIS, Area 5, on "
     "whole scenes, trained as Point Transformer is.",

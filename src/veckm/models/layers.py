@@ -9,6 +9,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from veckm.models.ops.gather import gather
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -35,6 +37,14 @@ class Norm(nn.Module):
         out: Tensor = self.norm(rows)
         return out.view(x.shape)
 
+    def affine(self) -> tuple[Tensor, Tensor]:  # (C,), (C,)
+        """Scale and shift of each channel, as they are in evaluation."""
+        mean, var = self.norm.running_mean, self.norm.running_var
+        assert mean is not None
+        assert var is not None
+        scale = self.norm.weight * (var + self.norm.eps).rsqrt()
+        return scale, self.norm.bias - mean * scale
+
 
 class Dense(nn.Module):
     """Linear, batch norm, activation, on every point alike.
@@ -58,7 +68,37 @@ class Dense(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
         """The layer."""
-        return activate(self.norm(self.linear(x)), self.slope)
+        if self.training:
+            return activate(self.norm(self.linear(x)), self.slope)
+        return activate(nn.functional.linear(x, *self.folded()), self.slope)
+
+    def folded(self) -> tuple[Tensor, Tensor]:  # (C_out, C_in), (C_out,)
+        """Weight and bias of the linear layer and the norm in one, as they are in evaluation.
+
+        The norm is then a fixed scale and shift: one pass less over what may be many neighbours.
+        """
+        scale, shift = self.norm.affine()
+        return self.linear.weight * scale[:, None], shift
+
+    def grouped(
+        self,
+        pos: Tensor,  # (B, N, 3)
+        features: Tensor,  # (B, N, C)
+        centre: Tensor,  # (B, M, 3)
+        near: Tensor,  # (B, M, K)
+    ) -> Tensor:  # (B, M, K, C_out)
+        r"""The layer on (x_j - x_i, f_j) of every neighbour j of every centre i.
+
+        .. math:: W (x_j - x_i, f_j) = W (x_j, f_j) - W_x x_i
+
+        Computed at the points and the centres, then gathered: each of many neighbours costs a
+        subtraction instead of a product.
+        """
+        weight, shift = (self.linear.weight, None) if self.training else self.folded()
+        at = nn.functional.linear(torch.cat((pos, features), dim=-1), weight, shift)
+        own = centre @ weight[:, :3].t()
+        x = gather(at, near) - own[:, :, None]
+        return activate(self.norm(x) if self.training else x, self.slope)
 
 
 def activate(x: Tensor, slope: float) -> Tensor:

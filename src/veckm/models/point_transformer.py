@@ -99,8 +99,7 @@ class Down(nn.Module):
         picks = ops.farthest_points(pos, -(-pos.shape[1] // 4))
         centre = ops.gather(pos, picks)
         near = ops.knn(pos, centre, min(16, pos.shape[1]))
-        offset = ops.gather(pos, near) - centre[:, :, None]
-        return centre, self.layer(torch.cat((offset, ops.gather(x, near)), dim=-1)).amax(2)
+        return centre, self.layer.grouped(pos, x, centre, near).amax(2)
 
 
 class Up(nn.Module):

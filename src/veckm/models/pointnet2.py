@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import head, perceptron, widen
+from veckm.models.layers import Dense, head, perceptron, widen
 
 Level = tuple[Tensor, Tensor]  # pos (B, N, 3), features (B, N, C)
 
@@ -34,15 +34,14 @@ class SetAbstraction(nn.Module):
     def __init__(self, channels: int, sizes: Sequence[int], radius: float, k: int) -> None:
         super().__init__()
         self.radius, self.k = radius, k
-        self.layers = perceptron((3 + channels, *sizes))
+        self.first = Dense(3 + channels, sizes[0])
+        self.layers = perceptron(sizes)
 
     def forward(self, pos: Tensor, features: Tensor, picks: Tensor) -> Level:
         """The picks and what is around them."""
         centre = ops.gather(pos, picks)
         near = ops.ball_query(pos, centre, self.radius, self.k)  # (B, M, k)
-        offset = ops.gather(pos, near) - centre[:, :, None]
-        x = torch.cat((offset, ops.gather(features, near)), dim=-1)
-        return centre, self.layers(x).amax(2)
+        return centre, self.layers(self.first.grouped(pos, features, centre, near)).amax(2)
 
 
 class Propagation(nn.Module):

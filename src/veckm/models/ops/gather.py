@@ -17,7 +17,7 @@ def gather(
         - ragged: values (N, C), index (...) with entries below N; output (..., C)
     """
     if values.dim() == 2:
-        return values[index]
+        return _rows(values, index)
     if values.dim() != 3 or index.dim() < 1 or index.shape[0] != values.shape[0]:
         raise ValueError(
             "gather takes values (B, N, C) with index (B, ...), or values (N, C) with index "
@@ -26,4 +26,9 @@ def gather(
     clouds, n, _ = values.shape
     # One flat index, so that the same lookup serves dense and ragged batches.
     first = torch.arange(clouds, device=index.device) * n
-    return values.flatten(0, 1)[index + first.view(-1, *[1] * (index.dim() - 1))]
+    return _rows(values.flatten(0, 1), index + first.view(-1, *[1] * (index.dim() - 1)))
+
+
+def _rows(values: Tensor, index: Tensor) -> Tensor:  # (N, C), (...) -> (..., C)
+    """By index_select, whose gradient is a sum; that of values[index] sorts first."""
+    return values.index_select(0, index.flatten()).view(*index.shape, values.shape[1])
