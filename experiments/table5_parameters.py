@@ -23,6 +23,7 @@ from table2_classification import sets
 
 from veckm.models import create_model
 from veckm.training import Recipe
+from veckm.training.memory import keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def page(results: dict[str, Any]) -> str:
 
 def main(options: GridOptions) -> int:
     """Run the grid; print its page."""
+    keep_freed_memory()
     try:
         print(page(grid(options)))
     except (OSError, ValueError) as error:

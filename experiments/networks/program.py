@@ -19,6 +19,7 @@ from networks.runs import Sets, run
 from networks.times import race
 from veckm.data.samples import Samples, collate, take
 from veckm.training import Recipe
+from veckm.training.memory import keep_freed_memory
 
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
@@ -68,6 +69,7 @@ class Table:
 
 def main(table: Table, options: Options) -> int:
     """Run the rows and the times, each saved when it is done; print the page."""
+    keep_freed_memory()
     try:
         cases = _chosen(table, options.rows)
         sets = table.sets(options)

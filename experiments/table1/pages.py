@@ -26,8 +26,8 @@ def page(results: Results) -> str:
         return f"{where(results)}\n\n{runtime_tables(results['rows'])}\n"
     how = (
         f"Clouds of {s['points']:,} points by the PCPNet protocol from "
-        f"{'a folder of meshes' if s['meshes'] else 'procedural shapes'}. Trained on {s['shapes']} shapes with four levels "
-        f"of noise: {s['visits']} visits to a turned cloud, Adam at {s['rate']:g}, {s['seeds']} "
+        f"{'a folder of meshes' if s['meshes'] else 'procedural shapes'}. "
+        f"Trained on {s['shapes']} shapes with four levels of noise: {s['visits']} visits to a turned cloud, Adam at {s['rate']:g}, {s['seeds']} "
         f"seed{'s' if s['seeds'] > 1 else ''}, graphs of {s['graph']:,} points for DGCNN. Tested "
         f"once, after the last step, on {s['tests']} other shape(s) in six sets, "
         f"{s['evaluated']:,} points of each. Unoriented RMSE in degrees."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from veckm.tasks.classification import Classification
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import Recipe, evaluate, load_checkpoint, train
 from veckm.training.log import read_log
+from veckm.training.memory import keep_freed_memory
 
 TASK = Classification(num_classes=2, points=12)
 RECIPE = Recipe(epochs=5, batch=4, rate=1e-2, seed=3)
@@ -218,3 +220,8 @@ def test_tensorboard_is_written_where_it_is_installed(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     train(net(), TASK, stored(4), RECIPE, tmp_path)
     assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_freed_memory_is_kept_where_the_c_library_can() -> None:
+    glibc = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
+    assert keep_freed_memory() is glibc

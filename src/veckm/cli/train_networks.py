@@ -23,6 +23,7 @@ from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import train
+from veckm.training.memory import keep_freed_memory
 from veckm.training.ranks import joined
 
 _Default = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]
@@ -70,6 +71,7 @@ class _Train:
 
     def run(self) -> None:
         """Read, train, save."""
+        keep_freed_memory()
         device = networks.device_of(self.device)
         task = self._task()
         networks.check_model(self.model, task.name)

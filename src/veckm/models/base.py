@@ -10,6 +10,10 @@ from torch import Tensor, nn
 
 from veckm import inputs
 
+#: Points of a forward pass without gradients, as whole clouds: what layers hold of so many comes
+#: from memory that was used before, while fresh pages for larger ones can cost more than the work.
+_TOGETHER = 4096
+
 Task = Literal["classification", "part-segmentation", "semantic-segmentation"]
 
 
@@ -64,7 +68,13 @@ class PointModel(nn.Module, ABC):
         self._check_pos(pos)
         if not self.in_channels and features is None:
             features = pos.new_empty(*pos.shape[:2], 0)
-        return self.logits(pos, self._checked_features(pos, features), self._one_hot(pos, category))
+        features, category = self._checked_features(pos, features), self._one_hot(pos, category)
+        if self.training or torch.is_grad_enabled() or pos.device.type != "cpu":
+            return self.logits(pos, features, category)
+        # Without batch norms that learn, clouds do not know of each other.
+        few = max(1, _TOGETHER // pos.shape[1])
+        parts = zip(pos.split(few), features.split(few), category.split(few), strict=True)
+        return torch.cat([self.logits(*part) for part in parts])
 
     @abstractmethod
     def logits(

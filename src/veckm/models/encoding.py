@@ -12,6 +12,9 @@ from veckm.functional import EngineName
 from veckm.models.base import Task
 from veckm.nn import FeatureBlock
 
+#: Points whose encodings are transformed at a time where no gradient is wanted.
+_ROWS = 4096
+
 
 @dataclass(frozen=True)
 class EncodingSettings:
@@ -93,8 +96,12 @@ class Encoding(nn.Module):
         gather from them is the same.
         """
         encoded = self.veckm(pos, queries=at, progress=False)
-        out: Tensor = self.block(encoded)
-        return out
+        if torch.is_grad_enabled():
+            out: Tensor = self.block(encoded)
+            return out
+        rows = encoded.flatten(0, 1)  # few at a time: hidden channels of all would be as large
+        parts = [self.block(part) for part in rows.split(_ROWS)]
+        return torch.cat(parts).view(*encoded.shape[:2], self.channels)
 
 
 def front(encoding: EncodingSettings | None, in_channels: int) -> tuple[Encoding | None, int]:

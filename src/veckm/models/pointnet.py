@@ -74,6 +74,7 @@ class PointNet(PointModel):
         self.encoding, self.channels = front(encoding, in_channels)
         self.turn_input = TransformNet(self.channels, 3) if plain and input_transform else None
         self.turn_features = TransformNet(turned, turned) if plain and feature_transform else None
+
     def first(self, pos: Tensor, features: Tensor) -> Tensor:  # (B, N, channels)
         """What the shared perceptron sees: turned coordinates, or encodings."""
         if self.encoding is not None:
