@@ -24,13 +24,14 @@ def page(results: Results) -> str:
     s = results["settings"]
     if s["part"] == "runtime":
         return f"{where(results)}\n\n{runtime_tables(results['rows'])}\n"
+    origin = "a folder of meshes" if s["meshes"] else "procedural shapes"
+    seeds = f"{s['seeds']} seed{'s' if s['seeds'] > 1 else ''}"
     how = (
-        f"Clouds of {s['points']:,} points by the PCPNet protocol from "
-        f"{'a folder of meshes' if s['meshes'] else 'procedural shapes'}. "
-        f"Trained on {s['shapes']} shapes with four levels of noise: {s['visits']} visits to a turned cloud, Adam at {s['rate']:g}, {s['seeds']} "
-        f"seed{'s' if s['seeds'] > 1 else ''}, graphs of {s['graph']:,} points for DGCNN. Tested "
-        f"once, after the last step, on {s['tests']} other shape(s) in six sets, "
-        f"{s['evaluated']:,} points of each. Unoriented RMSE in degrees."
+        f"Clouds of {s['points']:,} points by the PCPNet protocol from {origin}. Trained on "
+        f"{s['shapes']} shapes with four levels of noise: {s['visits']} visits to a turned cloud, "
+        f"Adam at {s['rate']:g}, {seeds}, graphs of {s['graph']:,} points for DGCNN. Tested once, "
+        f"after the last step, on {s['tests']} other shape(s) in six sets, {s['evaluated']:,} "
+        "points of each. Unoriented RMSE in degrees."
     )
     return f"{where(results)}\n{how}\n\n{accuracy_table(results['rows'])}\n"
 
