@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import EncodingSettings, front
-from veckm.models.layers import Dense, Norm, activate, head, perceptron, widen
+from veckm.models.layers import Dense, Norm, activate, beside, head, perceptron
 
 _SLOPE = 0.2
 
@@ -170,8 +170,8 @@ class DGCNNSegmenter(PointModel):
         cloud = [self.fuse(torch.cat(seen, dim=-1)).amax(1)]
         if self.category is not None:
             cloud.append(self.category(category))
-        own = widen(torch.cat(cloud, dim=-1), pos.shape[1])
-        out: Tensor = self.answer(self.first(torch.cat((own, *seen), dim=-1)))
+        x = beside(self.first, torch.cat(seen, dim=-1), torch.cat(cloud, dim=-1))
+        out: Tensor = self.answer(x)
         return out
 
 

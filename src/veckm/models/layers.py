@@ -125,12 +125,26 @@ def head(sizes: Sequence[int], classes: int, dropout: float, slope: float = 0.0)
     return nn.Sequential(*perceptron(sizes, slope, dropout), nn.Linear(sizes[-1], classes))
 
 
-def widen(
-    x: Tensor,  # (B, C)
-    points: int,
-) -> Tensor:  # (B, N, C)
-    """What is known of a cloud, at each of its points."""
-    return x[:, None].expand(-1, points, -1)
+def beside(
+    layers: nn.Sequential,  # the first of them Dense
+    x: Tensor,  # (B, N, C)
+    cloud: Tensor,  # (B, C')
+) -> Tensor:  # (B, N, C_out)
+    r"""The layers on each point's features beside those of its cloud.
+
+    .. math:: W (x_i, c) = W_x x_i + W_c c
+
+    What the cloud adds is computed once, not at every point, and nothing is copied to the points.
+    """
+    first, *rest = layers
+    assert isinstance(first, Dense)
+    weight, shift = (first.linear.weight, None) if first.training else first.folded()
+    own, common = weight.split((x.shape[-1], cloud.shape[-1]), dim=1)
+    y = x @ own.t() + nn.functional.linear(cloud, common, shift)[:, None]
+    y = activate(first.norm(y) if first.training else y, first.slope)
+    for layer in rest:
+        y = layer(y)
+    return y
 
 
 def seeded(make: Callable[[], M], seed: int) -> M:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, head, perceptron, widen
+from veckm.models.layers import Dense, beside, head, perceptron
 
 _SLOPE = 0.2  # of the leaky ReLU after the attention layers
 _K = 32  # neighbours of a group
@@ -212,6 +212,6 @@ class PCTParts(PointModel):
         cloud = [x.amax(1), x.mean(1)]
         if self.category is not None:
             cloud.append(self.category(category))
-        x = torch.cat((x, widen(torch.cat(cloud, dim=-1), pos.shape[1])), dim=-1)
-        out: Tensor = self.answer(self.first(x))
+        x = beside(self.first, x, torch.cat(cloud, dim=-1))
+        out: Tensor = self.answer(x)
         return out

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import EncodingSettings, front
-from veckm.models.layers import Dense, head, perceptron, widen
+from veckm.models.layers import Dense, beside, head, perceptron
 from veckm.models.pointnet2 import Level
 
 _EPS = 1e-5
@@ -166,6 +166,4 @@ class PointMLPParts(PointModel):
             fine, own = levels.pop()
             x = up(torch.cat((ops.interpolate(x, at, fine), own), dim=-1))
             at = fine
-        everywhere = widen(torch.cat(cloud, dim=-1), pos.shape[1])
-        out: Tensor = self.answer(torch.cat((x, everywhere), dim=-1))
-        return out
+        return beside(self.answer, x, torch.cat(cloud, dim=-1))

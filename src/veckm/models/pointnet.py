@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from veckm.models.base import PointModel
 from veckm.models.encoding import EncodingSettings, front
-from veckm.models.layers import head, perceptron, widen
+from veckm.models.layers import beside, head, perceptron
 
 
 class TransformNet(nn.Module):
@@ -176,8 +176,7 @@ class PointNetParts(PointNet):
             x = layer(self.turned(x) if i == 3 else x)
             seen.append(x)
         cloud = torch.cat((x.amax(1), category), dim=-1)
-        out: Tensor = self.answer(torch.cat((*seen, widen(cloud, pos.shape[1])), dim=-1))
-        return out
+        return beside(self.answer, torch.cat(seen, dim=-1), cloud)
 
 
 class PointNetScenes(PointNet):
@@ -217,5 +216,4 @@ class PointNetScenes(PointNet):
         """The maximum over the points goes back to each of them."""
         x = self.turned(self.before(self.first(pos, features)))
         cloud = self.after(x).amax(1)
-        out: Tensor = self.answer(torch.cat((x, widen(cloud, pos.shape[1])), dim=-1))
-        return out
+        return beside(self.answer, x, cloud)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, head, perceptron, widen
+from veckm.models.layers import Dense, beside, head, perceptron
 
 Level = tuple[Tensor, Tensor]  # pos (B, N, 3), features (B, N, C)
 
@@ -49,6 +49,7 @@ class Propagation(nn.Module):
 
     Shapes:
         - fine: (B, N, 3) and (B, N, C_fine); coarse: (B, M, 3) and (B, M, C_coarse)
+        - cloud: (B, C_cloud) or None
         - output: (B, N, sizes[-1])
     """
 
@@ -56,10 +57,11 @@ class Propagation(nn.Module):
         super().__init__()
         self.layers = perceptron((channels, *sizes))
 
-    def forward(self, fine: Level, coarse: Level) -> Tensor:
-        """Three-point interpolation, then a perceptron on each point."""
+    def forward(self, fine: Level, coarse: Level, cloud: Tensor | None = None) -> Tensor:
+        """Three-point interpolation, then a perceptron on each point and what its cloud is."""
         carried = ops.interpolate(coarse[1], coarse[0], fine[0])
-        out: Tensor = self.layers(torch.cat((carried, fine[1]), dim=-1))
+        x = torch.cat((carried, fine[1]), dim=-1)
+        out: Tensor = self.layers(x) if cloud is None else beside(self.layers, x, cloud)
         return out
 
 
@@ -159,10 +161,10 @@ class PointNet2Parts(PointNet2Objects):
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
         """Down to one vector and up again, with what each level had before."""
         fine, coarse, cloud = self.abstracted(pos, features)
-        x = self.up3(torch.cat((widen(cloud, coarse[0].shape[1]), coarse[1]), dim=-1))
+        x = beside(self.up3, coarse[1], cloud)
         x = self.up2(fine, (coarse[0], x))
-        own = torch.cat((pos, features, widen(category, pos.shape[1])), dim=-1)
-        out: Tensor = self.answer(self.up1((pos, own), (fine[0], x)))
+        own = torch.cat((pos, features), dim=-1)
+        out: Tensor = self.answer(self.up1((pos, own), (fine[0], x), category))
         return out
 
 
