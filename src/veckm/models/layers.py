@@ -140,7 +140,7 @@ def beside(
     assert isinstance(first, Dense)
     weight, shift = (first.linear.weight, None) if first.training else first.folded()
     own, common = weight.split((x.shape[-1], cloud.shape[-1]), dim=1)
-    y = x @ own.t() + nn.functional.linear(cloud, common, shift)[:, None]
+    y: Tensor = x @ own.t() + nn.functional.linear(cloud, common, shift)[:, None]
     y = activate(first.norm(y) if first.training else y, first.slope)
     for layer in rest:
         y = layer(y)
