@@ -9,6 +9,7 @@ from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
 from veckm.models.layers import Dense, beside, head, perceptron
+from veckm.models.pooling import pooled
 
 _SLOPE = 0.2  # of the leaky ReLU after the attention layers
 _K = 32  # neighbours of a group
@@ -147,7 +148,7 @@ class PCTClassifier(PointModel):
         for layer in self.attention:
             x = layer(x)
             seen.append(x)
-        x = self.fuse(torch.cat(seen, dim=-1)).amax(1)
+        x = pooled(self.fuse, torch.cat(seen, dim=-1))
         out: Tensor = self.answer(self.widen(x))
         return out
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from veckm.models.base import PointModel
 from veckm.models.encoding import EncodingSettings, front
 from veckm.models.layers import beside, head, perceptron
+from veckm.models.pooling import pooled
 
 
 class TransformNet(nn.Module):
@@ -32,9 +33,8 @@ class TransformNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:  # (B, K, K)
         """The matrix of each cloud."""
-        pooled = self.points(x).amax(1)
-        out: Tensor = self.matrix(self.cloud(pooled)).view(-1, self.size, self.size)
-        return out
+        out: Tensor = self.matrix(self.cloud(pooled(self.points, x)))
+        return out.view(-1, self.size, self.size)
 
 
 class PointNet(PointModel):
@@ -128,7 +128,7 @@ class PointNetClassifier(PointNet):
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
         """The maximum over the points, then the perceptron of the cloud."""
         x = self.turned(self.before(self.first(pos, features)))
-        out: Tensor = self.answer(self.widen(self.after(x).amax(1)))
+        out: Tensor = self.answer(self.widen(pooled(self.after, x)))
         return out
 
 
@@ -215,5 +215,5 @@ class PointNetScenes(PointNet):
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
         """The maximum over the points goes back to each of them."""
         x = self.turned(self.before(self.first(pos, features)))
-        cloud = self.after(x).amax(1)
+        cloud = pooled(self.after, x)
         return beside(self.answer, x, cloud)

@@ -11,6 +11,7 @@ from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
 from veckm.models.layers import Dense, beside, head, perceptron
+from veckm.models.pooling import pooled
 
 Level = tuple[Tensor, Tensor]  # pos (B, N, 3), features (B, N, C)
 
@@ -105,7 +106,7 @@ class PointNet2Objects(PointModel):
             local = self.encoding(pos, at)
             fine = (at, torch.cat((local, ops.gather(features, picks)), dim=-1))
         coarse = self.second(*fine, ops.farthest_points(fine[0], min(128, fine[0].shape[1])))
-        return fine, coarse, self.third(torch.cat(coarse, dim=-1)).amax(1)
+        return fine, coarse, pooled(self.third, torch.cat(coarse, dim=-1))
 
 
 class PointNet2Classifier(PointNet2Objects):

@@ -24,8 +24,8 @@ from veckm.tasks.normals.levels import centred
 SCALES = (2.0, 3.2, 5.0, 8.0, 12.5, 20.0)
 #: Agreement: this many standard errors, and this many radians beside.
 _ERRORS, _SLACK = 2.5, 0.02
-#: Windows also bend, which their standard error does not know: on clouds of meshes, clean, noisy and
-#: unevenly dense, the mean error was three to five times as large.
+#: Windows also bend, which their standard error does not know: on clouds of meshes, clean, noisy
+#: and unevenly dense, the mean error was three to five times as large.
 _BENDING = 4.0
 #: A window with fewer points than this has no plane.
 _FEWEST = 4.0
