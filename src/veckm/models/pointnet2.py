@@ -42,7 +42,8 @@ class SetAbstraction(nn.Module):
         """The picks and what is around them."""
         centre = ops.gather(pos, picks)
         near = ops.ball_query(pos, centre, self.radius, self.k)  # (B, M, k)
-        return centre, self.layers(self.first.grouped(pos, features, centre, near)).amax(2)
+        x = self.first.grouped(pos, features, centre, near)
+        return centre, pooled(self.layers, x.flatten(0, 1)).view(*picks.shape, -1)
 
 
 class Propagation(nn.Module):

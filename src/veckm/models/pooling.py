@@ -29,6 +29,8 @@ from veckm.models.layers import Dense, activate
 
 #: Numbers of x that are held at a time.
 _HELD = 1 << 20
+#: Clouds of so many points, as the groups of PointNet++, are better multiplied together.
+_SMALL = 128
 
 
 def pooled(layers: nn.Sequential | Dense, x: Tensor) -> Tensor:  # (B, N, K) -> (B, C)
@@ -121,6 +123,8 @@ def _largest(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K
     few = _few(n * len(W))
     for start in range(0, clouds, few):
         part = slice(start, start + few)
-        # Channels before points, so that a maximum runs along memory.
-        torch.max(W @ h[part].mT, dim=2, out=(best[part], at[part]))
+        if n > _SMALL:  # channels before points, so that a maximum runs along memory
+            torch.max(W @ h[part].mT, dim=2, out=(best[part], at[part]))
+        else:  # one large product instead of many small ones
+            torch.max(h[part] @ W.t(), dim=1, out=(best[part], at[part]))
     return best, at
