@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from veckm.encoder import VecKM
@@ -16,6 +17,7 @@ from veckm.functional import (
 from veckm.moments import Moments, moments
 
 if TYPE_CHECKING:
+    from veckm.models import create_model, list_models
     from veckm.tasks.normals import estimate_normals
 
 __all__ = [
@@ -23,10 +25,12 @@ __all__ = [
     "VecKM",
     "__version__",
     "beta_from_radius",
+    "create_model",
     "encode",
     "encode_neighborhood",
     "estimate_normals",
     "kernel_mixture",
+    "list_models",
     "moments",
     "radius_from_beta",
     "reconstruct",
@@ -37,10 +41,16 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    """Tasks are imported when they are asked for: the encoder does without them."""
-    if name == "estimate_normals":
-        from veckm.tasks.normals import estimate_normals
+#: Imported when they are asked for: the encoder does without them.
+_LAZY = {
+    "create_model": "veckm.models",
+    "estimate_normals": "veckm.tasks.normals",
+    "list_models": "veckm.models",
+}
 
-        return estimate_normals
+
+def __getattr__(name: str) -> Any:
+    """Networks and tasks, on demand."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'veckm' has no attribute {name!r}")
