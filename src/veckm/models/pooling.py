@@ -41,7 +41,8 @@ def pooled(layers: nn.Sequential | Dense, x: Tensor) -> Tensor:  # (B, N, K) -> 
         x = layer(x)
     plain = not (last.training and torch.is_grad_enabled()) or torch.is_autocast_enabled()
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
-        return last(x).amax(1)
+        out: Tensor = last(x).amax(1)
+        return out
     norm = last.norm.norm
     y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
     _follow(norm, mean, var, x.shape[0] * x.shape[1])
@@ -89,7 +90,7 @@ class _NormMax(torch.autograd.Function):
         return unit * gamma + beta, mean, var
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         """Rows that won, and what the norm takes from all of them."""
         h, W, gamma, middle, WC, inverse, unit, at = ctx.saved_tensors
