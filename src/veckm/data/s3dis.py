@@ -102,7 +102,7 @@ def read_s3dis(
     Args:
         folder: in one of the layouts above.
         split: ``"test"`` is the area ``test_area``, ``"train"`` all the others; validation comes
-            out of train, by :meth:`Rooms.parted`.
+            out of train, by :meth:`veckm.data.s3dis.Rooms.parted`.
         test_area: 5 in the paper.
         classes: the names of the labels.
         scale: all coordinates times this. Networks and blocks expect rooms in metres; 0.1 brings

@@ -26,7 +26,7 @@ class Sample:
     Attributes:
         name: what errors call it.
         pos: the points.
-        label: the class of the cloud, or one of every point; :data:`IGNORE` does not count.
+        label: the class of the cloud, or one of every point; ``IGNORE`` (-1) does not count.
         features: what else is known of a point: a normal, a colour.
         category: the kind of object, for part segmentation.
 

@@ -79,7 +79,7 @@ def create_model(
         num_categories: of objects; only part segmentation looks at it.
         seed: of the weights and of VecKM's frequencies; the global generator is kept.
         options: settings of the network, such as ``dropout``, and with ``veckm`` those of
-            :class:`EncodingSettings`, such as ``alpha`` and ``beta``.
+            :class:`veckm.models.EncodingSettings`, such as ``alpha`` and ``beta``.
 
     Returns:
         the network; its ``settings`` say what it was made from, as arguments of this function.

@@ -26,7 +26,7 @@ class PointModel(nn.Module, ABC):
         num_categories: of objects in part segmentation; 0 where no category is given.
 
     Attributes:
-        settings: what :func:`veckm.models.create_model` made the network from.
+        settings: what :func:`veckm.create_model` made the network from.
         penalty: what the last forward pass in training wants added to the loss, if anything.
 
     Shapes:

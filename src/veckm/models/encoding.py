@@ -63,7 +63,7 @@ class Encoding(nn.Module):
     its start, the frequencies included, from torch's global generator.
 
     Args:
-        settings: sizes; see :data:`PAPER`.
+        settings: sizes; the paper's are in ``PAPER``, by task.
 
     Shapes:
         - pos: (B, N, 3)
