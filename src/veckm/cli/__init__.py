@@ -34,7 +34,7 @@ _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in 
 Try `veckm normals`, which needs no file. `veckm info FILE` tells what is in one, and what the other
 verbs would take. `veckm train normals` and `veckm evaluate normals` make its network anew and
 measure it; `classification`, `part-segmentation` and `semantic-segmentation` take the place of
-`normals` for networks on your own copy of the paper's data. `veckm --version` prints the version."""
+`normals` for networks on your own copy of the paper's data. `veckm --version` tells the version."""
 
 
 class Verb(Protocol):
