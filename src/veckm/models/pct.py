@@ -69,7 +69,7 @@ class Grouping(nn.Module):
         near = ops.knn(pos, centre, min(_K, pos.shape[1]))
         own = own[:, :, None].expand(-1, -1, near.shape[2], -1)
         grouped = torch.cat((ops.gather(x, near) - own, own), dim=-1)
-        return centre, self.layers(grouped).amax(2)
+        return centre, pooled(self.layers, grouped.flatten(0, 1)).view(*picks.shape, -1)
 
 
 class NeighbourEmbedding(nn.Module):
