@@ -17,15 +17,16 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import get_args
 
 import torch
 import tyro
-from pages import Results, header, log, page, save
-from rows import QUICK, Options, Row, RowName, contenders, layers_row, row_of
+from results import Results, header, log
+from table1.pages import page, save
+from table1.rows import QUICK, Options, Row, RowName, contenders, layers_row, row_of
+from table1.training import evaluate, train
 from torch import Tensor
-from training import evaluate, train
 
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import SETS, LabelledCloud, Surface, load_meshes, make_cloud
@@ -81,7 +82,7 @@ def run_rows(rows: Sequence[Row], options: Options, name: str) -> Results:
     learn, test = make_clouds(options)
     # What the folder had, which may be less than was asked for.
     options = replace(options, shapes=len(learn) // len(NOISY), tests=len(test) // len(SETS))
-    results = header(options)
+    results = header(asdict(options))
     for row in rows:
         for seed in range(options.seeds):
             net, done = train(row, seed, learn, options)
@@ -107,7 +108,7 @@ def run_rows(rows: Sequence[Row], options: Options, name: str) -> Results:
 
 def runtime(options: Options) -> Results:
     """Seconds of each encoder for a whole cloud, against its size and its neighbours."""
-    results = header(options)
+    results = header(asdict(options))
     middle = options.sizes[min(1, len(options.sizes) - 1)]
     cases = [("points", n, 500) for n in options.sizes]
     cases += [("neighbors", middle, k) for k in options.neighbors]

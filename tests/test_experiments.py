@@ -41,7 +41,7 @@ def test_the_table_has_every_encoder_beside_the_paper(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("training"), "SETTLE", 1)
+    monkeypatch.setattr(importlib.import_module("table1.training"), "SETTLE", 1)
     rows = ("kpconv-16", "dgcnn-32", "pointnet-300", "veckm")
     options = table1.Options(**{**TINY, "visits": 1}, rows=rows, out=tmp_path)
     assert table1.main(options) == 0
@@ -65,7 +65,7 @@ def test_the_table_has_every_encoder_beside_the_paper(
 def test_all_ten_rows_of_the_paper_can_be_asked_for(
     table1: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, asked = importlib.import_module("rows"), []
+    rows, asked = importlib.import_module("table1.rows"), []
 
     def trained(row: Any, *_: Any) -> Any:
         asked.append(row.title)
@@ -81,7 +81,7 @@ def test_all_ten_rows_of_the_paper_can_be_asked_for(
 
 
 def test_the_rows_of_the_paper_average_to_what_it_prints(table1: ModuleType) -> None:
-    rows = importlib.import_module("rows")
+    rows = importlib.import_module("table1.rows")
     for *columns, mean in rows.PAPER.values():
         assert len(columns) == 6
         assert sum(columns) / 6 == pytest.approx(mean, abs=0.011)
@@ -91,7 +91,7 @@ def test_the_rows_of_the_paper_average_to_what_it_prints(table1: ModuleType) -> 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
     table1: ModuleType, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = importlib.import_module("training")
+    training = importlib.import_module("table1.training")
     monkeypatch.setattr(training, "SETTLE", 2)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert table1.main(table1.Options(**TINY, rows=(row,), out=whole)) == 0
@@ -119,7 +119,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
 def test_the_batch_norms_end_with_the_average_over_many_turned_clouds(
     table1: ModuleType, tmp_path: Path
 ) -> None:
-    rows, training = (importlib.import_module(name) for name in ("rows", "training"))
+    rows, training = (importlib.import_module(name) for name in ("table1.rows", "table1.training"))
     options = table1.Options(**TINY, out=tmp_path)
     clouds, _ = table1.make_clouds(options)
     net, _ = training.train(rows.row_of("dgcnn-32", options), 0, clouds, options)

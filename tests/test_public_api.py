@@ -15,10 +15,12 @@ NAMES = [
     "VecKM",
     "__version__",
     "beta_from_radius",
+    "create_model",
     "encode",
     "encode_neighborhood",
     "estimate_normals",
     "kernel_mixture",
+    "list_models",
     "moments",
     "radius_from_beta",
     "read",
@@ -30,6 +32,8 @@ NAMES = [
 
 # Positional parameters first; after * by keyword only.
 SIGNATURES = {
+    "create_model": "name * veckm task num_classes in_channels num_categories seed options",
+    "list_models": "task",
     "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
     "progress",
     "encode_neighborhood": "offsets A weights",

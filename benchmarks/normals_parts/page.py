@@ -22,7 +22,7 @@ _PLOT = {
     "confidence": "Measured against expected error",
     "time": "Time of each method",
 }
-_SHORT = (OURS, FREE, PAPER, "PCA, k = 122", best_of("PCA"), best_of("Jet"))
+_SHORT = (OURS, FREE, PAPER, "Open3D, k = 122", "PCA, k = 122", best_of("PCA"), best_of("Jet"))
 
 
 def page(results: Results, plots: list[str], images: str = "_static") -> str:

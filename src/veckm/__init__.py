@@ -19,6 +19,7 @@ from veckm.moments import Moments, moments
 if TYPE_CHECKING:
     from veckm.cloud import PointCloud
     from veckm.io import read, write
+    from veckm.models import create_model, list_models
     from veckm.tasks.normals import estimate_normals
 
 __all__ = [
@@ -27,10 +28,12 @@ __all__ = [
     "VecKM",
     "__version__",
     "beta_from_radius",
+    "create_model",
     "encode",
     "encode_neighborhood",
     "estimate_normals",
     "kernel_mixture",
+    "list_models",
     "moments",
     "radius_from_beta",
     "read",
@@ -42,16 +45,19 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+#: Imported when they are asked for: the encoder does without them.
 _LAZY = {
     "PointCloud": "veckm.cloud",
+    "create_model": "veckm.models",
     "estimate_normals": "veckm.tasks.normals",
+    "list_models": "veckm.models",
     "read": "veckm.io",
     "write": "veckm.io",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Tasks and files are imported when they are asked for: the encoder does without them."""
+    """Networks, tasks and files, on demand."""
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'veckm' has no attribute {name!r}")

@@ -8,7 +8,6 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import veckm
@@ -159,9 +158,3 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "a.e57").write_bytes(b"")
     with pytest.raises(FileError, match=r"pip install 'veckm\[e57\]'"):
         read(tmp_path / "a.e57")
-
-
-def test_copc_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"COPC is not written; name the file \.laz"):
-        veckm.write(tmp_path / "a.copc.laz", veckm.PointCloud(np.zeros((1, 3))))
-    assert list(tmp_path.iterdir()) == []

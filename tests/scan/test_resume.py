@@ -23,7 +23,8 @@ OPERATION = Encode(4, (0.05,))
 
 #: The same scan in another process, a little slower, so that it is met in the middle of its work.
 PROGRAM = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
 import torch
 torch.set_num_threads(int(sys.argv[3]))
 import veckm.scan.execute as execute

@@ -13,10 +13,20 @@ from veckm import __version__
 from veckm.cli.convert import Convert
 from veckm.cli.encode import Encode
 from veckm.cli.evaluate import EvaluateNormals
+from veckm.cli.evaluate_networks import (
+    EvaluateClassification,
+    EvaluatePartSegmentation,
+    EvaluateSemanticSegmentation,
+)
 from veckm.cli.figures import Figures
 from veckm.cli.info import Info
 from veckm.cli.normals import Normals
 from veckm.cli.train import TrainNormals
+from veckm.cli.train_networks import (
+    TrainClassification,
+    TrainPartSegmentation,
+    TrainSemanticSegmentation,
+)
 from veckm.cli.view import View
 from veckm.extras import MissingExtra
 
@@ -25,8 +35,9 @@ __all__ = ["VERBS", "Verb", "main"]
 _DESCRIPTION = """The local geometry of every point of a cloud, as a vector, in linear time.
 
 Try `veckm normals`, which needs no file. `veckm info FILE` tells what is in one, and what the other
-verbs would take. `veckm train normals` and `veckm evaluate normals` make its network anew
-and measure it. `veckm --version` prints the version."""
+verbs would take. `veckm train normals` and `veckm evaluate normals` make its network anew and
+measure it; `classification`, `part-segmentation` and `semantic-segmentation` take the place of
+`normals` for networks on your own copy of the paper's data. `veckm --version` tells the version."""
 
 
 class Verb(Protocol):
@@ -53,8 +64,18 @@ VERBS: dict[str, Callable[..., Verb]] = {
 
 #: Verbs that say what for: `veckm train normals`.
 GROUPS: dict[str, dict[str, Callable[..., Verb]]] = {
-    "train": {"normals": TrainNormals},
-    "evaluate": {"normals": EvaluateNormals},
+    "train": {
+        "normals": TrainNormals,
+        "classification": TrainClassification,
+        "part-segmentation": TrainPartSegmentation,
+        "semantic-segmentation": TrainSemanticSegmentation,
+    },
+    "evaluate": {
+        "normals": EvaluateNormals,
+        "classification": EvaluateClassification,
+        "part-segmentation": EvaluatePartSegmentation,
+        "semantic-segmentation": EvaluateSemanticSegmentation,
+    },
 }
 
 

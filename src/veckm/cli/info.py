@@ -131,7 +131,8 @@ class Info:
         box: tuple[np.ndarray, np.ndarray],
         xyz: np.ndarray | None,
     ) -> About:
-        tried, spacing, radius, costs = 0, None, None, ()
+        tried, spacing, radius = 0, None, None
+        costs: tuple[Cost, ...] = ()
         if xyz is not None and not self.quick and len(xyz) > 1:
             pos = torch.from_numpy(xyz - (box[0] + box[1]) / 2)
             spacing = suggest_radius(pos, neighbors=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from laspy.point import dims
 
 from veckm.cloud import PointCloud
-from veckm.io import las_header
+from veckm.io import copc, las_header
 from veckm.io.errors import FileError
 from veckm.io.las_header import LasTemplate
 from veckm.io.source import Source
@@ -80,6 +81,11 @@ class LasSource(Source):
         self._points = np.concatenate([[0], np.cumsum(points)]).astype(np.int64)
         self._bytes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64) + self._start + 8
         self._table = [*table[:-1], (int(points[-1]), table[-1][1])]
+        if vlr.uses_variable_size_chunks() and copc.has_octree(self._template):
+            octree = copc.Octree(
+                tuple(np.diff(self._points).tolist()), tuple(self._bytes[:-1].tolist())
+            )
+            self._template = replace(self._template, octree=octree)
 
     def _check_table(self, file: IO[bytes], length: int) -> int:
         """Where the table of chunks is; raises if it cannot be as long as it says."""

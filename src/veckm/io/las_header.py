@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field, replace
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class LasTemplate(Template):
         wave: which of them holds waveforms, or None.
         packed: where among the records that of the compression was; None for LAS.
         extras: fields of the extra bytes.
+        octree: the chunks of a COPC, so that it can be written as one.
     """
 
     head: bytes
@@ -83,6 +84,11 @@ class LasTemplate(Template):
     wave: int | None = None
     packed: int | None = None
     extras: tuple[Extra, ...] = field(default=())
+    octree: Any = None  # veckm.io.copc.Octree, which knows this file
+
+    def subset(self) -> LasTemplate:
+        """Some points are no octree any more."""
+        return replace(self, octree=None)
 
     @property
     def minor(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -12,7 +13,7 @@ import lazrs
 import numpy as np
 
 from veckm.cloud import PointCloud
-from veckm.io import las_header
+from veckm.io import copc, las_header
 from veckm.io.errors import FileError
 from veckm.io.las import bit_field, field_names, get_field, record_dtype, safely
 from veckm.io.las_header import EXTRA_KINDS, Extra, LasTemplate
@@ -34,8 +35,6 @@ class LasWriter:
         scale: float | tuple[float, float, float] | None = None,
         offset: tuple[float, float, float] | None = None,
     ) -> None:
-        if path.name.lower().endswith(".copc.laz"):
-            raise FileError(path, "COPC is not written; name the file .laz")
         self._file, self._path, self._expected = file, path, count
         old = like.source if isinstance(like.source, LasTemplate) else None
         template = old if old is not None else _fresh(like, scale, offset)
@@ -49,7 +48,9 @@ class LasWriter:
         new = [
             extra for extra, source in self._columns if source is not None and extra.name not in had
         ]
-        self._template = _without_copc(template).with_extras(new)
+        self._octree = _octree(path, template, count)
+        kept = template if self._octree is not None else _without_copc(template)
+        self._template = kept.with_extras(new)
         self._dtype = record_dtype(self._template)
         self._low, self._high = np.full(3, np.inf), np.full(3, -np.inf)
         self._returns, self._count = np.zeros(16, np.int64), 0
@@ -63,8 +64,11 @@ class LasWriter:
         vlr = None
         if packed:
             base = las_header.base_dtype(template.format).itemsize
+            variable = self._octree is not None
             vlr = safely(
-                lambda: lazrs.LazVlr.new_for_compression(template.format, template.size - base)
+                lambda: lazrs.LazVlr.new_for_compression(
+                    template.format, template.size - base, use_variable_size_chunks=variable
+                )
             )
             record = las_header.make_record(
                 ("laszip encoded", 22204), "by laz-rs", bytes(vlr.record_data())
@@ -74,7 +78,10 @@ class LasWriter:
         head = bytearray(template.head)
         struct.pack_into("<II", head, 96, len(head) + len(body), len(records))
         head[104] = template.format | (128 if packed else 0)
-        self._head = head
+        self._head, self._vlr = head, vlr
+        self._start = len(head) + len(body)
+        self._waiting = np.zeros(0, self._dtype)  # points of a node that is not complete
+        self._nodes = 0  # that are written
         self._file.write(bytes(head) + body)
         if packed:
             self._file.flush()
@@ -103,8 +110,23 @@ class LasWriter:
         raw = records.view(np.uint8)
         if self._compressor is None:
             self._file.write(raw.data)
-        else:
+        elif self._octree is None:
             safely(partial(self._compressor.compress_many, raw))
+        else:
+            self._add_nodes(records, self._octree)
+
+    def _add_nodes(self, records: np.ndarray, octree: copc.Octree) -> None:
+        """The nodes that are complete, each a chunk of its own."""
+        assert self._compressor is not None
+        held = np.concatenate([self._waiting, records])
+        ends = np.cumsum(octree.points[self._nodes :])
+        number = int(np.searchsorted(ends, len(held), "right"))
+        cuts = np.concatenate([[0], ends[:number]])
+        raw = held.view(np.uint8).reshape(len(held), -1)
+        chunks = [raw[a:b].reshape(-1) for a, b in pairwise(cuts.tolist())]
+        if chunks:
+            safely(partial(self._compressor.compress_chunks, chunks))
+        self._waiting, self._nodes = held[int(cuts[-1]) :], self._nodes + number
 
     def _steps(self, cloud: PointCloud) -> np.ndarray:  # (N, 3) whole numbers
         """Coordinates in steps of the scale from the offset."""
@@ -129,6 +151,8 @@ class LasWriter:
         if self._compressor is not None:
             safely(self._compressor.done)
         end = self._file.seek(0, 2)
+        if self._octree is not None:
+            self._move_octree(self._octree, end)
         late = self._template.late
         starts = end + np.cumsum([0] + [60 + len(record.data) for record in late])
         for record in late:
@@ -136,6 +160,17 @@ class LasWriter:
         self._complete(end, starts.tolist())
         self._file.seek(0)
         self._file.write(bytes(self._head))
+        self._file.seek(0, 2)
+
+    def _move_octree(self, octree: copc.Octree, end: int) -> None:
+        """Where the nodes are now, in the pages after the points and in the record before them."""
+        self._file.seek(self._start)
+        table = safely(lambda: lazrs.read_chunk_table(self._file, self._vlr))
+        sizes = np.array([size for _, size in table], dtype=np.int64)
+        starts = self._start + 8 + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self._template, info = copc.moved(self._template, octree, starts, sizes, end)
+        self._file.seek(len(self._head))
+        self._file.write(info.encode())
         self._file.seek(0, 2)
 
     def _complete(self, end: int, starts: list[int]) -> None:
@@ -238,6 +273,20 @@ def _rescaled(
     where = old.offset if offset is None else np.asarray(offset, np.float64)
     packed = struct.pack("<6d", *steps, *where)
     return replace(old, head=old.head[:131] + packed + old.head[179:])
+
+
+def _octree(path: Path, template: LasTemplate, count: int) -> copc.Octree | None:
+    """The octree that is kept; a COPC is written from a COPC with all its points."""
+    if not copc.is_copc(path):
+        return None
+    octree: copc.Octree | None = template.octree
+    if octree is None or sum(octree.points) != count:
+        raise FileError(
+            path,
+            "a COPC is written from a COPC with all its points, whose octree it keeps; "
+            "name the file .laz",
+        )
+    return octree
 
 
 def _without_copc(template: LasTemplate) -> LasTemplate:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from veckm.extras import need
 from veckm.scan.operation import Operation, Phase
 from veckm.scan.spool import Spool
 
@@ -61,11 +62,10 @@ def on_dask(
         workers: processes to start on this machine.
         scheduler: address of a scheduler that runs already, instead.
     """
-    try:
-        import dask
-        from distributed import Client, LocalCluster, as_completed
-    except ImportError as error:
-        raise ImportError("tiles on workers need dask: pip install 'veckm[dask]'") from error
+    need("distributed", "work on several workers", "dask")
+    import dask
+    from distributed import Client, LocalCluster, as_completed
+
     threads = None if workers is None else max(1, (os.cpu_count() or 1) // workers)
     with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
         cluster: Any = scheduler

@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -67,12 +68,6 @@ class View:
     votes: Tensor  # (3, L, K, B) unit normals of the neighbours
     own: Tensor  # (3, O, B) unit normals of the point itself
 
-    @staticmethod
-    def join(views: list[View]) -> View:
-        """One view of the points of all."""
-        names = View.__dataclass_fields__
-        return View(**{name: torch.cat([getattr(v, name) for v in views], -1) for name in names})
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -83,11 +78,15 @@ class Reading:
     share: Tensor  # (B,) v of the normal of the plane
     context: Tensor  # (C, B)
 
-    @staticmethod
-    def join(parts: list[Reading]) -> Reading:
-        """One reading of the points of all."""
-        names = Reading.__dataclass_fields__
-        return Reading(**{name: torch.cat([getattr(p, name) for p in parts], -1) for name in names})
+
+Part = TypeVar("Part", View, Reading)
+
+
+def join(parts: Sequence[Part]) -> Part:
+    """One view, or one reading, of the points of all."""
+    kind = type(parts[0])
+    names = kind.__dataclass_fields__
+    return kind(**{name: torch.cat([getattr(p, name) for p in parts], -1) for name in names})
 
 
 def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
@@ -255,7 +254,7 @@ def answers(
 
     def work(rows: Tensor) -> None:
         read = [stage.read(look(levels, part, said)) for part in rows.split(_ROWS)]
-        answer = stage.conclude(Reading.join(read))
+        answer = stage.conclude(join(read))
         out.normal[rows], out.plane[rows] = answer.normal, answer.plane
         out.error[rows] = answer.error
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from veckm.parallel import one_thread
 from veckm.progress import bar
 from veckm.tasks.normals.levels import Levels, make_levels
-from veckm.tasks.normals.network import Answer, NormalNet, View, answers, look
+from veckm.tasks.normals.network import Answer, NormalNet, answers, join, look
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _step(
         replicas[number].zero_grad(set_to_none=True)
         views = [look(examples[picked[i]].levels, drawn[i], examples[picked[i]].said) for i in mine]
         truth = torch.cat([examples[picked[i]].truth[drawn[i]] for i in mine])
-        loss, score = loss_of(replicas[number](View.join(views)), truth, len(mine))
+        loss, score = loss_of(replicas[number](join(views)), truth, len(mine))
         (loss * (len(mine) / budget.clouds)).backward()
         return float(score) * len(mine) / budget.clouds
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pages import log, write
-from rows import Options, Row
+from results import log, write
 from torch import Tensor, nn
 
+from table1.rows import Options, Row
 from veckm.data.protocol import LabelledCloud, angle_error, mean_over_sets, rmse
 from veckm.data.sampling import make_generator, rotation
 from veckm.tasks.normals.paper import DenseNormalNet, seeded, unoriented_loss

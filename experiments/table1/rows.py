@@ -69,7 +69,7 @@ class Options:
     """Numbers of neighbours to time, with the second of the sizes."""
     budget: float = 60.0
     """Seconds: calls that would take longer are not timed."""
-    out: Path = Path(__file__).resolve().parent / "results"
+    out: Path = Path(__file__).resolve().parents[1] / "results"
     """Folder for results and checkpoints."""
 
 

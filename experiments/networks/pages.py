@@ -1,0 +1,97 @@
+"""From rows to the Markdown tables of a page: ours beside the paper's, pair by pair."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from results import markdown, mean
+
+from networks.cases import Case
+
+Rows = Sequence[dict[str, Any]]
+
+
+def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of earlier runs and of this one; one that is about the same thing is replaced."""
+    rows = {tuple(str(row.get(name)) for name in same): row for row in (*old, *new)}
+    return list(rows.values())
+
+
+def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
+    """A line for each network with the paper's below it, and one for what VecKM is worth."""
+    lines = []
+    for case in cases:
+        found = _alike([row for row in rows if row["key"] == case.key])
+        for mine in found:
+            scores = [mean([100 * row["scores"][name] for row in mine]) for name in metrics]
+            size = f"{mine[0]['parameters'] / 1e6:.2f}M"
+            lines.append([case.title, *scores, size, _trained(mine), str(len(mine))])
+            if case.veckm:
+                lines.append(_difference(case, mine, rows, metrics))
+        printed = [f"{value:g}" for value in case.scores]
+        if found:
+            lines.append([f"{case.title}, as printed", *printed, f"{case.parameters:g}M", "", ""])
+    head = ["network", *(f"{name}, %" for name in metrics), "parameters", "trained on", "seeds"]
+    return markdown(head, lines)
+
+
+def _alike(rows: Rows) -> list[list[dict[str, Any]]]:
+    """Rows that differ by the seed alone."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(_settings(row), []).append(row)
+    return list(groups.values())
+
+
+def _settings(row: dict[str, Any]) -> str:
+    return f"{row['objects']} {row['epochs']} {row['points']} {row['batch']} {row['rate']}"
+
+
+def _trained(mine: Rows) -> str:
+    row = mine[0]
+    minutes = statistics.fmean(r["train_seconds"] for r in mine) / 60
+    return (
+        f"{row['objects']:,} x {row['points']:,} points, {row['epochs']} epochs, {minutes:.0f} min"
+    )
+
+
+def _difference(case: Case, mine: Rows, rows: Rows, metrics: Sequence[str]) -> list[str]:
+    """Against the plain network with the same settings and seeds, seed by seed."""
+    plain = {
+        row["seed"]: row
+        for row in rows
+        if row["key"] == case.network and _settings(row) == _settings(mine[0])
+    }
+    pairs = [(row, plain[row["seed"]]) for row in mine if row["seed"] in plain]
+    cells = []
+    for name in metrics:
+        each = [100 * (a["scores"][name] - b["scores"][name]) for a, b in pairs]
+        cells.append(f"**{'+' if statistics.fmean(each) > 0 else ''}{mean(each)}**" if each else "")
+    return ["difference", *cells, "", "", str(len(pairs)) if pairs else "no plain run alike"]
+
+
+def times(cases: Sequence[Case], rows: Rows) -> str:
+    """Milliseconds of a forward pass, with how many times as fast VecKM is as its plain network."""
+    sizes = list(dict.fromkeys((row["clouds"], row["points"]) for row in rows))
+    known = {(row["key"], row["clouds"], row["points"]): row for row in rows}
+    lines = []
+    for case in cases:
+        if not any(row["key"] == case.key for row in rows):
+            continue
+        cells = []
+        for clouds, points in sizes:
+            row = known.get((case.key, clouds, points))
+            plain = known.get((case.network, clouds, points)) if case.veckm else None
+            cells.append("" if row is None else _milliseconds(row, plain))
+        lines.append([case.title, *cells, f"{case.milliseconds:g}"])
+    head = [f"{clouds} x {points:,} points" for clouds, points in sizes]
+    return markdown(["network", *head, "printed (GPU)"], lines)
+
+
+def _milliseconds(row: dict[str, Any], plain: dict[str, Any] | None) -> str:
+    mine = 1e3 * statistics.median(row["seconds"])
+    ratio = "" if plain is None else f" ({1e3 * statistics.median(plain['seconds']) / mine:.2f}x)"
+    memory = f", {row['peak']:.2f} GB" if "peak" in row else ""
+    return f"{mine:,.0f} ms{ratio}{memory}"

@@ -1,0 +1,168 @@
+"""The program behind Tables 2, 3 and 4: options, rows and times, one page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from results import header, save, where
+from tyro.conf import Positional, arg
+
+from networks import pages
+from networks.cases import Case
+from networks.pages import Rows
+from networks.runs import Sets, run
+from networks.times import race
+from veckm.data.samples import Samples, collate, take
+from veckm.training import Recipe
+from veckm.training.memory import keep_freed_memory
+
+Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
+Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the tables have in common."""
+
+    data: Folder
+    """Folder with the data, in one of the layouts that veckm.data reads."""
+    part: Literal["all", "accuracy", "times"] = "all"
+    """What to run."""
+    rows: tuple[str, ...] = ()
+    """Networks, such as pointnet or veckm-pointnet; all of the table by default."""
+    epochs: int = 30
+    """Passes over the training set; the paper has 250."""
+    batch: int = 32
+    """Clouds of a step."""
+    rate: float = 1e-3
+    """First learning rate of Adam."""
+    points: int = 1024
+    """Points of a cloud."""
+    limit: Count = None
+    """Train on so many objects, chosen by seed 0; the same for all rows."""
+    test_limit: Count = None
+    """Test on so many."""
+    seeds: tuple[int, ...] = (0,)
+    """Trainings of each network."""
+    turns: int = 5
+    """Forward passes of each network that are timed."""
+    out: Path = Path(__file__).resolve().parents[1] / "results"
+    """Folder for results and checkpoints."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the paper's tables: its rows, its data and what it says about them."""
+
+    number: int
+    cases: tuple[Case, ...]
+    sets: Callable[[Any], Sets]
+    metrics: tuple[str, ...]
+    about: str  # a sentence or two for the page
+    times: Callable[[Sequence[Case], Any], Rows] | None = None  # other than of one test batch
+
+
+def main(table: Table, options: Options) -> int:
+    """Run the rows and the times, each saved when it is done; print the page."""
+    keep_freed_memory()
+    try:
+        cases = _chosen(table, options.rows)
+        sets = table.sets(options)
+        results = _begin(table, options)
+        if options.part in ("all", "times"):
+            timed = (
+                _timed(cases, sets, options) if table.times is None else table.times(cases, options)
+            )
+            keep(table, options, results, "times", timed, ("key", "clouds", "points"))
+        if options.part in ("all", "accuracy"):
+            for seed in options.seeds:
+                for case in cases:
+                    row = run(
+                        case.key,
+                        _maker(case, sets, seed),
+                        sets,
+                        _recipe(options, seed),
+                        options.out,
+                    )
+                    keep(table, options, results, "rows", [row], _SAME)
+    except (OSError, ValueError) as error:
+        print(f"table{table.number}: error: {error}", file=sys.stderr)
+        return 2
+    print(page(table, results))
+    return 0
+
+
+#: Rows that agree in these are of the same run.
+_SAME = ("key", "seed", "objects", "tested", "epochs", "points", "batch", "rate")
+
+
+def _chosen(table: Table, names: Sequence[str]) -> list[Case]:
+    known = {case.key: case for case in table.cases}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no row is called {name!r}; there are {', '.join(known)}")
+    return [known[name] for name in names] if names else list(table.cases)
+
+
+def _recipe(options: Options, seed: int) -> Recipe:
+    return Recipe(epochs=options.epochs, batch=options.batch, rate=options.rate, seed=seed)
+
+
+def _maker(case: Case, sets: Sets, seed: int) -> Callable[[], Any]:
+    classes, channels = len(sets.learn.classes), sets.learn.in_channels
+    return lambda: case.make(sets.task.name, classes, channels, seed)  # type: ignore[arg-type]
+
+
+def _timed(cases: Sequence[Case], sets: Sets, options: Options) -> Rows:
+    """All networks on one batch of the test set."""
+    batch = collate([sets.test.draw(i) for i in range(min(options.batch, len(sets.test)))])
+    return race(cases, sets.task.name, len(sets.learn.classes), batch, options.turns)  # type: ignore[arg-type]
+
+
+def _path(table: Table, options: Options) -> Path:
+    return options.out / f"table{table.number}.json"
+
+
+def _begin(table: Table, options: Options) -> dict[str, Any]:
+    """What is known already: rows of other settings stay in the table, each saying its own."""
+    results = {**header(asdict(options)), "times": []}
+    path = _path(table, options)
+    if path.exists():
+        old = json.loads(path.read_text())
+        results |= {"rows": old["rows"], "times": old["times"]}
+    return results
+
+
+def keep(
+    table: Table,
+    options: Options,
+    results: dict[str, Any],
+    part: str,
+    new: Rows,
+    same: Sequence[str],
+) -> None:
+    """Add rows, and save all."""
+    results[part] = pages.merged(results[part], new, same)
+    save(results, page(table, results), _path(table, options))
+
+
+def page(table: Table, results: dict[str, Any]) -> str:
+    """Where it ran, how well, how fast."""
+    out = [where(results), table.about, ""]
+    if results["rows"]:
+        out += [pages.accuracy(table.cases, results["rows"], table.metrics), ""]
+    if results["times"]:
+        out += ["Milliseconds of a whole forward pass, encoder included, median of turns in one "]
+        out[-1] += "run; in brackets, how many times as fast as the network without VecKM:"
+        out += ["", pages.times(table.cases, results["times"]), ""]
+    return "\n".join(out)
+
+
+def limited(samples: Samples, count: int | None) -> Samples:
+    """Some of the samples, the same for every row and seed."""
+    return samples if count is None else take(samples, count)

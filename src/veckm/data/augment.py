@@ -1,0 +1,58 @@
+"""The paper's augmentation: every cloud is stretched and moved at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from veckm.data.samples import Sample
+
+
+@dataclass(frozen=True)
+class Augment:
+    r"""Random scaling, then random translation.
+
+    .. math:: x' = s \odot x + t, \qquad s_k \sim U[a, b], \quad t_k \sim U[-c, c]
+
+    Sections 4.2 and 4.3 of the VecKM paper: c = 0.2, a = 0.67, b = 1.5. The paper does not say
+    whether the axes are drawn apart; here they are, as is the custom on these data.
+
+    Attributes:
+        translation: c.
+        scale: a and b.
+        per_axis: one factor an axis; False for one a cloud.
+        normals: the first three features are normals, which turn by 1 / s.
+    """
+
+    translation: float = 0.2
+    scale: tuple[float, float] = (0.67, 1.5)
+    per_axis: bool = True
+    normals: bool = False
+
+    def __post_init__(self) -> None:
+        if self.translation < 0 or not 0 < self.scale[0] <= self.scale[1]:
+            raise ValueError(
+                f"translation must not be negative and scale a range of positive numbers, "
+                f"got {self.translation!r} and {self.scale!r}"
+            )
+
+    def __call__(self, sample: Sample, generator: torch.Generator) -> Sample:
+        """The sample stretched and moved, by two draws from the generator."""
+        low, high = self.scale
+        draw = torch.rand(3 if self.per_axis else 1, generator=generator)
+        scale = low + (high - low) * draw
+        shift = self.translation * (2 * torch.rand(3, generator=generator) - 1)
+        features = sample.features
+        if self.normals and features is not None:
+            features = torch.cat((_turned(features[:, :3], scale), features[:, 3:]), 1)
+        return replace(sample, pos=sample.pos * scale + shift, features=features)
+
+
+def _turned(
+    normal: Tensor,  # (N, 3)
+    scale: Tensor,  # (3,) or (1,)
+) -> Tensor:  # (N, 3)
+    """Normals of the stretched surface: by the inverse, and of length one again."""
+    return torch.nn.functional.normalize(normal / scale, dim=-1)

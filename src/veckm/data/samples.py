@@ -1,0 +1,237 @@
+"""Labelled clouds for networks: one sample, a batch of them, and sets to draw from.
+
+A set is a sequence of :class:`Sample`. Training draws with a generator, which may choose other
+points every time; without one the same sample comes back always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import torch
+from torch import Tensor
+
+#: The label of a point that neither the loss nor a metric looks at.
+IGNORE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One labelled cloud.
+
+    Attributes:
+        name: what errors call it.
+        pos: the points.
+        label: the class of the cloud, or one of every point; ``IGNORE`` (-1) does not count.
+        features: what else is known of a point: a normal, a colour.
+        category: the kind of object, for part segmentation.
+
+    Shapes:
+        - pos: (N, 3) float32
+        - label: () or (N,) int64
+        - features: (N, C) float32 or None
+    """
+
+    name: str
+    pos: Tensor
+    label: Tensor
+    features: Tensor | None = None
+    category: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B clouds of N points each, as networks take them.
+
+    Shapes:
+        - pos: (B, N, 3) float32
+        - label: (B,) or (B, N) int64
+        - features: (B, N, C) float32 or None
+        - category: (B,) int64 or None
+    """
+
+    pos: Tensor
+    label: Tensor
+    features: Tensor | None = None
+    category: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.pos)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        features = None if self.features is None else self.features.to(device)
+        category = None if self.category is None else self.category.to(device)
+        return Batch(self.pos.to(device), self.label.to(device), features, category)
+
+
+def collate(samples: Sequence[Sample]) -> Batch:
+    """One dense batch of samples with equally many points and the same fields."""
+    if not samples:
+        raise ValueError("a batch needs at least one sample, got none")
+    first = samples[0]
+    for other in samples[1:]:
+        if _form(other) != _form(first):
+            raise ValueError(
+                f"{other.name} has {_words(other)}, but {first.name} has {_words(first)}: the "
+                "clouds of a batch must be alike; draw as many points of each, or use a batch of 1"
+            )
+    features = [s.features for s in samples if s.features is not None]
+    categories = [s.category for s in samples if s.category is not None]
+    return Batch(
+        torch.stack([s.pos for s in samples]),
+        torch.stack([s.label for s in samples]),
+        torch.stack(features) if features else None,
+        torch.tensor(categories, dtype=torch.int64) if categories else None,
+    )
+
+
+def _form(sample: Sample) -> tuple[object, ...]:
+    features = None if sample.features is None else sample.features.shape
+    return sample.pos.shape, sample.label.shape, features, sample.category is None
+
+
+def _words(sample: Sample) -> str:
+    channels = 0 if sample.features is None else sample.features.shape[-1]
+    category = "no category" if sample.category is None else "a category"
+    return f"{len(sample.pos)} points, {channels} features and {category}"
+
+
+class Samples(Sequence[Sample], ABC):
+    """A set of labelled clouds.
+
+    Attributes:
+        classes: the names of the labels, in their order.
+        checksum: of the files it was read from, by names and sizes, and of what was chosen of them.
+    """
+
+    classes: tuple[str, ...]
+    checksum: str
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
+        """Sample ``index``; a set may choose other points of it by the generator."""
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self.draw(i) for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} samples, asked for number {index}")
+        return self.draw(index % len(self))
+
+    @property
+    def in_channels(self) -> int:
+        """C, the features of a point beside its place."""
+        features = self[0].features
+        return 0 if features is None else features.shape[-1]
+
+
+class Stored(Samples):
+    """Clouds of equally many points, all in memory.
+
+    Shapes:
+        - pos: (M, N, 3) float32, label: (M,) or (M, N) int64
+        - features: (M, N, C) float32 or None, category: (M,) int64 or None
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        batch: Batch,
+        classes: Sequence[str],
+        checksum: str = "",
+    ) -> None:
+        self.names, self.batch = list(names), batch
+        self.classes, self.checksum = tuple(classes), checksum
+        if len(self.names) != len(batch):
+            raise ValueError(f"there are {len(self.names)} names for {len(batch)} clouds")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
+        """Cloud ``index``, the same always."""
+        b = self.batch
+        features = None if b.features is None else b.features[index]
+        category = None if b.category is None else int(b.category[index])
+        return Sample(self.names[index], b.pos[index], b.label[index], features, category)
+
+
+class Subset(Samples):
+    """Some samples of a set, in a given order."""
+
+    def __init__(self, whole: Samples, indices: Sequence[int]) -> None:
+        self.whole, self.indices = whole, [int(i) for i in indices]
+        chosen = hashlib.sha256(repr(self.indices).encode()).hexdigest()[:16]
+        self.classes, self.checksum = whole.classes, f"{whole.checksum}/{chosen}"
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
+        """Sample ``index`` of the subset."""
+        return self.whole.draw(self.indices[index], generator)
+
+
+def hold_out(samples: Samples, share: float, seed: int = 0) -> tuple[Subset, Subset]:
+    """A training and a validation part of a set, chosen by the seed alone.
+
+    Args:
+        samples: the training split; a test split is not to be looked at.
+        share: of the samples that go to validation, in (0, 1); at least one on either side.
+        seed: which ones.
+    """
+    if not 0 < share < 1 or len(samples) < 2:
+        raise ValueError(
+            f"a validation part needs a share in (0, 1) and two samples or more, "
+            f"got {share!r} of {len(samples)}"
+        )
+    order = torch.randperm(len(samples), generator=generator_of(seed, "hold out")).tolist()
+    count = min(max(1, round(share * len(samples))), len(samples) - 1)
+    return Subset(samples, sorted(order[count:])), Subset(samples, sorted(order[:count]))
+
+
+def take(samples: Samples, count: int, seed: int = 0) -> Subset:
+    """``count`` samples chosen by the seed, or all where there are no more."""
+    if count < 1:
+        raise ValueError(f"at least one sample is needed, asked for {count}")
+    order = torch.randperm(len(samples), generator=generator_of(seed, "take")).tolist()
+    return Subset(samples, sorted(order[:count]))
+
+
+def generator_of(*key: int | str) -> torch.Generator:
+    """A generator on the CPU that depends on the key alone, however close two keys are."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def pick_points(sample: Sample, count: int, generator: torch.Generator) -> Sample:
+    """``count`` points of a sample: a random choice, or all of them and some a second time.
+
+    A point's second time has the label :data:`IGNORE`, so that none counts twice.
+    """
+    n = len(sample.pos)
+    if n >= count:
+        rows = torch.randperm(n, generator=generator)[:count]
+    else:
+        more = torch.randint(n, (count - n,), generator=generator)
+        rows = torch.cat((torch.arange(n), more))
+    label = sample.label
+    if label.dim():
+        label = label[rows]
+        label[n:] = IGNORE
+    features = None if sample.features is None else sample.features[rows]
+    return replace(sample, pos=sample.pos[rows], label=label, features=features)

@@ -1,0 +1,197 @@
+"""A few points that stand for many: farthest points, and the means of grid cells."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from veckm import inputs
+from veckm.models.ops.clouds import bounds, check_count
+
+#: Clouds of more points are sampled chunk by chunk when the method is "auto".
+_LARGE = 8192
+#: Points of a chunk.
+_CHUNK = 512
+#: Bits of a Morton code for each axis; three axes fit in an int64.
+_BITS = 16
+
+Method = Literal["auto", "exact", "chunked"]
+
+
+def farthest_points(
+    pos: Tensor,  # (B, N, 3), or (N, 3)
+    count: int,
+    batch: Tensor | None = None,  # (N,)
+    *,
+    method: Method = "auto",
+) -> Tensor:  # (B, count) int64, or (count of all clouds,)
+    """Points spread over the cloud: each pick is as far as can be from those before it.
+
+    The first pick is the point farthest from the mean, so the result does not depend on the order
+    of the points and nothing is drawn. No row is picked twice, even where points coincide.
+
+    ``"exact"`` takes N * count steps. ``"chunked"`` is linear in N for a fixed share of picks:
+    the points are put in Morton order, which keeps near ones together, cut into chunks of about
+    512, and each chunk gives its share of farthest points, all chunks in one batched loop. Picks
+    of neighbouring chunks do not know of each other and can be close. ``"auto"`` is exact up to
+    8192 points and chunked above.
+
+    Args:
+        pos: the points.
+        count: picks of every cloud; a ragged cloud with fewer points gives them all.
+        batch: cloud of every point of a ragged batch, ascending.
+        method: ``"auto"``, ``"exact"`` or ``"chunked"``.
+
+    Shapes:
+        - dense: pos (B, N, 3); output (B, count), count at most N
+        - ragged: pos (N, 3); output (M,), rows of ``pos``, cloud after cloud
+    """
+    check_count(count, "count")
+    inputs.check_points(pos, "pos")
+    if method not in ("auto", "exact", "chunked"):
+        raise ValueError(f"method must be 'auto', 'exact' or 'chunked', got {method!r}")
+    pos = pos.detach()
+    if pos.dim() == 3:
+        if batch is not None:
+            raise ValueError("a dense batch (B, N, 3) takes no batch vector; leave it out")
+        if count > pos.shape[1]:
+            raise ValueError(
+                f"count = {count} picks were asked of clouds of {pos.shape[1]} points; "
+                f"use count <= {pos.shape[1]}"
+            )
+        return _dense(pos, count, method)
+    begin = bounds(pos, batch, "pos")
+    picks = [
+        _dense(pos[None, a:b], min(count, b - a), method)[0] + a
+        for a, b in pairwise(begin)
+        if b > a
+    ]
+    return torch.cat(picks) if picks else torch.empty(0, dtype=torch.int64, device=pos.device)
+
+
+def _dense(pos: Tensor, count: int, method: Method) -> Tensor:
+    clouds, n, _ = pos.shape
+    if count == n:
+        return torch.arange(n, device=pos.device).expand(clouds, n)
+    if method == "exact" or (method == "auto" and n <= _LARGE):
+        return _exact(pos, count, torch.full(pos.shape[:2], torch.inf).to(pos))
+    return _chunked(pos, count)
+
+
+def _exact(
+    pos: Tensor,  # (B, N, D)
+    count: int,
+    gap: Tensor,  # (B, N) inf, or -1 for rows that must not be picked; overwritten
+) -> Tensor:  # (B, count)
+    """One loop over the picks, all clouds at once."""
+    axes = [axis.contiguous() for axis in pos.unbind(-1)]  # (B, N) each: no sums over three
+    out = torch.empty(pos.shape[0], count, dtype=torch.int64, device=pos.device)
+    away, off = torch.zeros_like(gap), torch.empty_like(gap)
+    present = gap >= 0
+    size = present.sum(1, keepdim=True).clamp_min(1)
+    for axis in axes:
+        away += (axis - (axis * present).sum(1, keepdim=True) / size).square()
+    last = _argmax(away.masked_fill_(~present, -1.0))
+    for i in range(count):
+        out[:, i : i + 1] = last
+        if i + 1 == count:
+            break
+        away.zero_()
+        for axis in axes:
+            torch.sub(axis, axis.gather(1, last), out=off)
+            away.addcmul_(off, off)
+        torch.minimum(gap, away, out=gap)
+        gap.scatter_(1, last, -1.0)
+        last = _argmax(gap)
+    return out
+
+
+def _argmax(values: Tensor) -> Tensor:  # (B, N) -> (B, 1)
+    if values.device.type == "cpu":  # NumPy's is eight times as fast
+        return torch.from_numpy(values.numpy().argmax(1)).unsqueeze(1)
+    return values.argmax(1, keepdim=True)
+
+
+def _chunked(
+    pos: Tensor,  # (B, N, 3)
+    count: int,
+) -> Tensor:  # (B, count)
+    clouds, n, dims = pos.shape
+    # Not more chunks than picks, or some region would have none.
+    chunks = min(-(-n // _CHUNK), count)
+    order = _morton(pos).argsort(dim=1)  # (B, N)
+    edge = torch.arange(chunks + 1, device=pos.device) * n // chunks
+    size = edge.diff()
+    column = edge[:-1, None] + torch.arange(int(size.max()), device=pos.device)  # (chunks, S)
+    real = column < edge[1:, None]
+    rows = order[:, column.clamp_max(n - 1).flatten()]  # (B, chunks * S)
+    shape = (clouds * chunks, column.shape[1])
+    cut = pos.gather(1, rows[..., None].expand(-1, -1, dims)).view(*shape, dims)
+    gap = torch.where(real, torch.inf, -1.0).to(pos).repeat(clouds, 1)
+    share = (torch.arange(chunks + 1, device=pos.device) * count // chunks).diff()  # sums to count
+    picks = _exact(cut, int(share.max()), gap)  # (B * chunks, share)
+    found = rows.view(*shape).gather(1, picks).view(clouds, chunks, -1)
+    wanted = torch.arange(found.shape[2], device=pos.device) < share[:, None]
+    return found[:, wanted]
+
+
+def _morton(
+    pos: Tensor,  # (B, N, D)
+) -> Tensor:  # (B, N) int64
+    """The bits of the D cell numbers of every point, one after the other."""
+    low = pos.amin(1, keepdim=True)
+    side = (pos.amax(1, keepdim=True) - low).amax(2, keepdim=True)
+    unit = (pos - low) / torch.where(side > 0, side, torch.ones_like(side))
+    cell = (unit * (2**_BITS - 1)).long()
+    code = torch.zeros_like(cell[..., 0])
+    for bit in range(_BITS):
+        for axis in range(pos.shape[2]):
+            code |= ((cell[..., axis] >> bit) & 1) << (bit * pos.shape[2] + axis)
+    return code
+
+
+def grid_points(
+    pos: Tensor,  # (N, 3)
+    size: float,
+    batch: Tensor | None = None,  # (N,)
+) -> tuple[Tensor, Tensor, Tensor]:  # (M, 3), (M,), (N,)
+    """The mean of the points in every cubic cell of side ``size``: an even density.
+
+    Returns:
+        the means (M, 3), their clouds (M,), and the mean that each point went into (N,).
+    """
+    inputs.check_points(pos, "pos")
+    inputs.check_positive(size, "size")
+    cloud = inputs.flatten(pos, batch, "pos").cloud
+    key, cloud_cells = _cell_keys(pos.detach(), size, cloud)
+    kept, of_point = torch.unique(key, return_inverse=True)  # sorted by cloud first
+    total = pos.new_zeros(len(kept), pos.shape[1]).index_add(0, of_point, pos)
+    number = torch.bincount(of_point, minlength=len(kept))
+    return total / number[:, None].to(pos), kept // cloud_cells, of_point
+
+
+def _cell_keys(
+    pos: Tensor,  # (N, D)
+    size: float,
+    cloud: Tensor,  # (N,)
+) -> tuple[Tensor, int]:  # (N,) int64
+    """One number for every cell of every cloud, and how many numbers a cloud has."""
+    if not len(pos):
+        return cloud, 1
+    cell = torch.floor(pos.double() / size)
+    cell -= cell.amin(0)
+    sides = [int(side) + 1 for side in cell.amax(0)]
+    total = math.prod(sides)
+    if total * (int(cloud[-1]) + 1) >= 2**62:
+        raise ValueError(
+            f"cells of side {size:g} would be {total:.1e} for each cloud, more than can be "
+            "numbered; use a larger size or drop far outliers"
+        )
+    key = cloud
+    for axis, side in enumerate(sides):
+        key = key * side + cell[:, axis].long()
+    return key, total

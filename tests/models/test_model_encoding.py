@@ -1,0 +1,76 @@
+"""VecKM as a part of a network, and the counterparts that the paper builds with it."""
+
+import torch
+from torch import Generator, Tensor
+
+from veckm.models import PAPER, Encoding, EncodingSettings, create_model, ops
+from veckm.models.layers import seeded
+
+
+def clouds(generator: Generator) -> Tensor:
+    x = torch.randn(2, 60, 3, generator=generator, dtype=torch.float64)
+    return torch.nn.functional.normalize(x, dim=-1)
+
+
+def exact() -> Encoding:
+    settings = EncodingSettings(dim=32, hidden=16, channels=8, engine="dense")
+    return seeded(lambda: Encoding(settings), 0).double()
+
+
+def test_the_features_are_the_block_of_the_encoding(generator: Generator) -> None:
+    encoding, pos = exact(), clouds(generator)
+    z = pos[:, None] - pos[:, :, None]  # x_j - x_i
+    phase = z @ encoding.veckm.A[0]
+    window = torch.exp(-(6.0**2) * z.square().sum(-1, keepdim=True) / 2)
+    G = (window * torch.exp(1j * phase)).sum(2)
+    G = G / torch.linalg.vector_norm(G, dim=-1, keepdim=True) * 32**0.5
+    torch.testing.assert_close(encoding(pos), encoding.block(G))
+
+
+def test_at_some_points_it_is_what_it_is_there_at_all_points(generator: Generator) -> None:
+    encoding, pos = exact(), clouds(generator)
+    picks = ops.farthest_points(pos, 20)
+    there = encoding(pos, ops.gather(pos, picks))
+    torch.testing.assert_close(there, ops.gather(encoding(pos), picks))
+
+
+def test_the_sizes_are_those_of_the_paper() -> None:
+    sizes = {task: (s.alpha, s.beta, s.dim, s.channels) for task, s in PAPER.items()}
+    assert sizes == {
+        "classification": (30.0, 6.0, 256, 128),
+        "part-segmentation": (30.0, 9.0, 256, 128),
+        "semantic-segmentation": (30.0, 9.0, 256, 64),
+    }
+    assert PAPER["semantic-segmentation"].p == 2048
+
+
+def names(name: str, task: str, veckm: bool) -> set[str]:
+    model = create_model(name, task=task, veckm=veckm, num_classes=5)  # type: ignore[arg-type]
+    return {key.split(".")[0] for key, _ in model.named_parameters()}
+
+
+def test_the_counterparts_replace_what_the_paper_says_they_replace() -> None:
+    objects, scenes = "classification", "semantic-segmentation"
+    for name, task, gone in (
+        ("pointnet", objects, {"turn_input", "turn_features"}),
+        ("pointnet2", objects, {"first"}),
+        ("pct", objects, {"embedding"}),
+        ("pointnet2", scenes, set()),
+        ("dgcnn", objects, set()),
+    ):
+        plain, with_veckm = names(name, task, False), names(name, task, True)
+        assert plain - with_veckm == gone
+        assert with_veckm - plain == {"encoding"}
+    blocks = [
+        len(create_model("point_transformer", veckm=v, num_classes=5).blocks[0])  # type: ignore
+        for v in (False, True)
+    ]
+    assert blocks == [1, 0]
+
+
+def test_alpha_and_beta_can_be_chosen() -> None:
+    model = create_model("pointnet", veckm=True, num_classes=5, alpha=20.0, beta=4.0)
+    encoding = model.encoding
+    assert isinstance(encoding, Encoding)
+    assert encoding.veckm.alpha == (20.0,)
+    assert encoding.veckm.beta == (4.0,)

@@ -1,0 +1,109 @@
+"""farthest_points and grid_points against their definitions."""
+
+import pytest
+import torch
+from ops_twins import farthest_twin, over_batch, squared
+from torch import Generator, Tensor
+
+from veckm.models import ops
+
+
+def cloud(generator: Generator, *shape: int) -> Tensor:
+    return torch.rand(*shape, 3, generator=generator, dtype=torch.float64)
+
+
+def reach(pos: Tensor, picks: Tensor) -> float:
+    """How far the point is that is farthest from all picks."""
+    return max(float(squared(pos[picks], x).min()) for x in pos) ** 0.5
+
+
+@pytest.mark.parametrize("count", [1, 2, 17, 50])
+def test_the_picks_are_those_of_the_definition(count: int, generator: Generator) -> None:
+    pos = cloud(generator, 3, 50)
+    picks = ops.farthest_points(pos, count)
+    if count == 50:  # all of them, in any order
+        assert torch.equal(picks.sort(1).values, torch.arange(50).expand(3, 50))
+    else:
+        assert torch.equal(picks, over_batch(farthest_twin, pos, count=count))
+
+
+def test_the_picks_do_not_depend_on_the_order_of_the_points(generator: Generator) -> None:
+    pos = cloud(generator, 1, 60)
+    order = torch.randperm(60, generator=generator)
+    picks, moved = ops.farthest_points(pos, 12), ops.farthest_points(pos[:, order], 12)
+    assert torch.equal(order[moved[0]], picks[0])
+
+
+@pytest.mark.parametrize("method", ["exact", "chunked"])
+def test_no_row_is_picked_twice_even_where_points_coincide(method: str) -> None:
+    pos = torch.zeros(2, 700, 3)
+    picks = ops.farthest_points(pos, 300, method=method)  # type: ignore[arg-type]
+    assert picks.shape == (2, 300)
+    assert all(len(row.unique()) == 300 for row in picks)
+
+
+@pytest.mark.parametrize("count", [1, 3, 200, 1001, 1499])
+def test_chunks_give_the_number_asked_for_each_once(count: int, generator: Generator) -> None:
+    pos = cloud(generator, 2, 1500)
+    picks = ops.farthest_points(pos, count, method="chunked")
+    assert picks.shape == (2, count)
+    assert all(len(row.unique()) == count for row in picks)
+    assert int(picks.min()) >= 0
+    assert int(picks.max()) < 1500
+
+
+def test_chunks_cover_the_cloud_almost_as_well(generator: Generator) -> None:
+    pos = torch.nn.functional.normalize(cloud(generator, 1, 3000) - 0.5, dim=-1)
+    exact = reach(pos[0], ops.farthest_points(pos, 300, method="exact")[0])
+    chunked = reach(pos[0], ops.farthest_points(pos, 300, method="chunked")[0])
+    random = reach(pos[0], torch.randperm(3000, generator=generator)[:300])
+    assert exact <= chunked < 0.7 * random
+
+
+def test_one_chunk_is_exact(generator: Generator) -> None:
+    pos = cloud(generator, 2, 400)
+    exact = ops.farthest_points(pos, 100, method="exact")
+    chunked = ops.farthest_points(pos, 100, method="chunked")
+    assert torch.equal(exact.sort(1).values, chunked.sort(1).values)
+
+
+def test_a_ragged_batch_is_its_clouds_one_by_one(generator: Generator) -> None:
+    clouds = [cloud(generator, n) for n in (30, 50, 4)]
+    batch = torch.tensor([0] * 30 + [2] * 50 + [3] * 4)  # cloud 1 is empty
+    picks = ops.farthest_points(torch.cat(clouds), 8, batch)
+    expected = [farthest_twin(clouds[0], 8), farthest_twin(clouds[1], 8) + 30]
+    assert torch.equal(picks[:16], torch.cat(expected))
+    assert sorted(picks[16:].tolist()) == [80, 81, 82, 83]
+
+
+def test_what_cannot_be_picked_is_said(generator: Generator) -> None:
+    pos = cloud(generator, 2, 10)
+    with pytest.raises(ValueError, match="11 picks were asked of clouds of 10 points"):
+        ops.farthest_points(pos, 11)
+    with pytest.raises(ValueError, match="count must be at least 1"):
+        ops.farthest_points(pos, 0)
+    with pytest.raises(ValueError, match="method must be"):
+        ops.farthest_points(pos, 1, method="best")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="takes no batch vector"):
+        ops.farthest_points(pos, 1, torch.zeros(10, dtype=torch.int64))
+
+
+def test_grid_points_are_the_means_of_the_cells(generator: Generator) -> None:
+    pos = 2 * cloud(generator, 80) - 1
+    batch = torch.arange(2).repeat_interleave(40)
+    mean, of, into = ops.grid_points(pos, 0.5, batch)
+    cells: dict[tuple[int, ...], list[int]] = {}
+    for i, x in enumerate(pos):
+        key = (int(batch[i]), *(int(v) for v in torch.floor(x / 0.5)))
+        cells.setdefault(key, []).append(i)
+    assert len(mean) == len(cells)
+    for row, key in enumerate(sorted(cells)):
+        rows = cells[key]
+        torch.testing.assert_close(mean[row], pos[rows].mean(0))
+        assert int(of[row]) == key[0]
+        assert {int(into[i]) for i in rows} == {row}
+
+
+def test_cells_that_cannot_be_numbered_are_refused() -> None:
+    with pytest.raises(ValueError, match="use a larger size"):
+        ops.grid_points(torch.tensor([[0.0, 0, 0], [1e9, 1e9, 1e9]]), 1e-3)

@@ -1,0 +1,156 @@
+"""Tables 2 to 5 run on small data in the true formats, and put ours beside the paper's."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import releases
+
+FOLDER = Path(__file__).resolve().parents[1] / "experiments"
+TINY: dict[str, Any] = {"epochs": 1, "batch": 4, "points": 16, "turns": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _path() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        yield
+
+
+def program(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def found(folder: Path, number: int) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((folder / f"table{number}.json").read_text())
+    return results
+
+
+def test_a_pair_is_trained_timed_and_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table2 = program("table2_classification")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    options = table2.Options(
+        data, rows=("pointnet", "veckm-pointnet"), seeds=(0, 1), out=tmp_path, **TINY
+    )
+    assert table2.main(table2.TABLE, options) == 0
+    text = capsys.readouterr().out
+    assert text.strip() == (tmp_path / "table2.md").read_text().strip()
+    assert "| PointNet, as printed | 90.8 | 87.1 | 1.61M |" in text
+    assert text.count("| difference | **") == 1
+    assert "±" in text
+    assert "PCT" not in text  # was not run
+    results = found(tmp_path, 2)
+    assert [(row["key"], row["seed"]) for row in results["rows"]] == [
+        ("pointnet", 0), ("veckm-pointnet", 0), ("pointnet", 1), ("veckm-pointnet", 1),
+    ]  # fmt: skip
+    assert all(0 <= row["scores"]["instance accuracy"] <= 1 for row in results["rows"])
+    assert [len(row["seconds"]) for row in results["times"]] == [1, 1]
+
+
+def test_what_is_done_is_not_done_again_and_other_budgets_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table2, runs = program("table2_classification"), program("networks.runs")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    options = table2.Options(data, part="accuracy", rows=("pointnet",), out=tmp_path, **TINY)
+    assert table2.main(table2.TABLE, options) == 0
+    assert table2.main(table2.TABLE, replace(options, epochs=2)) == 0
+    before = found(tmp_path, 2)["rows"]
+    assert [row["epochs"] for row in before] == [1, 2]
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("was done before")
+
+    monkeypatch.setattr(runs, "train", never)
+    assert table2.main(table2.TABLE, options) == 0
+    assert found(tmp_path, 2)["rows"] == before
+
+
+def test_the_difference_is_that_of_equal_budgets_seed_by_seed() -> None:
+    pages, cases = program("networks.pages"), program("networks.cases")
+
+    def row(key: str, seed: int, score: float, epochs: int = 3) -> dict[str, Any]:
+        scores = {"instance accuracy": score, "class accuracy": score}
+        return {
+            "key": key, "seed": seed, "scores": scores, "epochs": epochs, "objects": 10,
+            "points": 16, "batch": 4, "rate": 1e-3, "parameters": 1, "train_seconds": 60.0,
+        }  # fmt: skip
+
+    rows = [
+        row("pointnet", 0, 0.80), row("pointnet", 1, 0.90), row("pointnet", 0, 0.10, epochs=9),
+        row("veckm-pointnet", 0, 0.84), row("veckm-pointnet", 1, 0.92),
+    ]  # fmt: skip
+    text = pages.accuracy(cases.TABLE2, rows, ("instance accuracy", "class accuracy"))
+    assert "| difference | **+3.00 ± 1.41** |" in text
+    assert "| VecKM → PN | 88.00 ± 5.66 |" in text
+
+
+def test_parts_of_objects(tmp_path: Path) -> None:
+    table3 = program("table3_parts")
+    data = releases.shapenet_arrays(tmp_path / "data")
+    options = table3.PartOptions(data, rows=("veckm-pointnet",), out=tmp_path, **TINY)
+    assert table3.main(table3.TABLE, options) == 0
+    (row,) = found(tmp_path, 3)["rows"]
+    assert set(row["scores"]) == {"instance mIoU", "class mIoU"}
+
+
+def test_scenes_are_segmented_timed_and_weighed(tmp_path: Path) -> None:
+    table4 = program("table4_scenes")
+    data = releases.s3dis_prepared(tmp_path / "data")
+    options = table4.SceneOptions(
+        data, rows=("pointnet2",), sizes=(200,), out=tmp_path, **{**TINY, "points": 64}
+    )
+    assert table4.main(table4.TABLE, options) == 0
+    results = found(tmp_path, 4)
+    assert set(results["rows"][0]["scores"]) == {"mIoU", "class accuracy", "overall accuracy"}
+    (timed,) = results["times"]
+    assert (timed["clouds"], timed["points"]) == (1, 200)
+    assert 0.05 < timed["peak"] < 8
+    assert " GB" in (tmp_path / "table4.md").read_text()
+
+
+def test_the_grid_of_alpha_and_beta(tmp_path: Path) -> None:
+    table5 = program("table5_parameters")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    options = table5.GridOptions(data, alphas=(30,), betas=(6, 9), out=tmp_path, **TINY)
+    assert table5.main(options) == 0
+    text = (tmp_path / "table5.md").read_text()
+    assert "(92.87)" in text
+    assert "(92.95)" in text
+    assert len(found(tmp_path, 5)["rows"]) == 2
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table2, table4 = program("table2_classification"), program("table4_scenes")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    assert table2.main(table2.TABLE, table2.Options(data, rows=("pn",), out=tmp_path)) == 2
+    assert "no row is called 'pn'" in capsys.readouterr().err
+    assert table2.main(table2.TABLE, table2.Options(tmp_path / "no", out=tmp_path)) == 2
+    assert "is not a folder" in capsys.readouterr().err
+    rooms = releases.s3dis_prepared(tmp_path / "rooms")
+    options = table4.SceneOptions(rooms, part="times", sizes=(10**6,), out=tmp_path)
+    assert table4.main(table4.TABLE, options) == 2
+    assert "fewer than the 1,000,000" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_pages_are_published_to_the_documentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish = program("publish")
+    (tmp_path / "docs" / "_generated").mkdir(parents=True)
+    monkeypatch.setattr(publish, "ROOT", tmp_path)
+    assert publish.main(tmp_path) == 2
+    assert "has none of" in capsys.readouterr().err
+    (tmp_path / "table3.md").write_text("a page\n")
+    assert publish.main(tmp_path) == 0
+    assert (tmp_path / "docs" / "_generated" / "table3.md").read_text() == "a page\n"

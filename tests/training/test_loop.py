@@ -1,0 +1,227 @@
+"""Training learns, repeats itself, and goes on after a kill as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from releases import Tiny, stored
+
+from veckm.data.augment import Augment
+from veckm.data.samples import Batch, Stored, hold_out
+from veckm.tasks.classification import Classification
+from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.training import Recipe, evaluate, load_checkpoint, train
+from veckm.training.log import read_log
+from veckm.training.memory import keep_freed_memory
+
+TASK = Classification(num_classes=2, points=12)
+RECIPE = Recipe(epochs=5, batch=4, rate=1e-2, seed=3)
+
+
+def net(dropout: float = 0.3) -> Tiny:
+    return Tiny(2, per_point=False, dropout=dropout)
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(word: str):
+    def note(line: str) -> None:
+        if word in line:
+            raise Killed
+
+    return note
+
+
+def curve(folder: Path) -> list[tuple[int, float, float]]:
+    return [(line["epoch"], line["loss"], line["rate"]) for line in read_log(folder)]
+
+
+def test_it_learns_and_says_so(tmp_path: Path) -> None:
+    fit, val = hold_out(stored(60), 0.2)
+    model, lines = net(0.0), []
+    before = evaluate(model, TASK, val)
+    recipe = Recipe(epochs=20, batch=8, rate=2e-2)
+    scores = train(
+        model, TASK, fit, recipe, tmp_path, augment=Augment(), validation=val, note=lines.append
+    )
+    assert scores == evaluate(model, TASK, val)
+    assert scores["instance accuracy"] > max(0.9, before["instance accuracy"])
+    log = read_log(tmp_path)
+    assert [line["epoch"] for line in log] == list(range(1, 21))
+    assert log[-1]["loss"] < 0.7 * log[0]["loss"]
+    assert log[-1]["instance accuracy"] == scores["instance accuracy"]
+    assert "instance accuracy" not in log[0]
+    assert lines[-1].startswith("epoch 20/20: loss ")
+    assert model.training  # evaluation puts the mode back
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, epoch: int) -> None:
+    whole, parts, data = net(), net(), stored(10)
+    options = {"augment": Augment(), "validation": stored(4), "validate_every": 2}
+    scores = train(whole, TASK, data, RECIPE, tmp_path / "whole", **options)
+    note = kill_at(f"epoch {epoch}/")
+    with pytest.raises(Killed):
+        train(parts, TASK, data, RECIPE, tmp_path / "parts", note=note, **options)
+    again = net()
+    assert train(again, TASK, data, RECIPE, tmp_path / "parts", **options) == scores
+    assert same(whole, again)
+    assert curve(tmp_path / "whole") == curve(tmp_path / "parts")
+    one, two = (load_checkpoint(tmp_path / name) for name in ("whole", "parts"))
+    for key, state in one.optimizer["state"].items():
+        assert all(torch.equal(v, two.optimizer["state"][key][k]) for k, v in state.items())
+
+
+def test_a_kill_within_an_epoch_costs_that_epoch_only(tmp_path: Path) -> None:
+    whole, data = net(), stored(10)
+    train(whole, TASK, data, RECIPE, tmp_path / "whole", augment=Augment())
+
+    class Deadly(Tiny):
+        calls = 0
+
+        def forward(self, *args, **kwargs):
+            Deadly.calls += 1
+            if Deadly.calls == 6:  # the second step of the third epoch
+                raise Killed
+            return super().forward(*args, **kwargs)
+
+    with pytest.raises(Killed):
+        train(Deadly(2, False, dropout=0.3), TASK, data, RECIPE, tmp_path, augment=Augment())
+    assert load_checkpoint(tmp_path).epoch == 2
+    with (tmp_path / "log.jsonl").open("a") as file:  # a line without its checkpoint, and half one
+        file.write(json.dumps({"epoch": 3, "loss": 9.0, "rate": 0.0}) + '\n{"epoch": 4, "lo')
+    again = net()
+    train(again, TASK, data, RECIPE, tmp_path, augment=Augment())
+    assert same(whole, again)
+    assert curve(tmp_path) == curve(tmp_path / "whole")
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_finished_run_is_not_done_again(tmp_path: Path) -> None:
+    model, val = net(), stored(6)
+    scores = train(model, TASK, stored(10), RECIPE, tmp_path, validation=val)
+    again = net()
+    assert train(again, TASK, stored(10), RECIPE, tmp_path, validation=val) == scores
+    assert same(model, again)
+
+
+def test_the_users_random_state_is_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    one = net()
+    train(one, TASK, stored(10), RECIPE, tmp_path / "one")
+    assert torch.equal(torch.rand(3), expected)
+    torch.rand(100)
+    two = net()
+    train(two, TASK, stored(10), RECIPE, tmp_path / "two")
+    assert same(one, two)  # whatever the user's state was
+    three = net()
+    train(three, TASK, stored(10), replace(RECIPE, seed=4), tmp_path / "three")
+    assert not same(one, three)
+
+
+def test_the_rate_is_a_cosine() -> None:
+    recipe = Recipe(epochs=10, rate=0.5)
+    assert recipe.rate_of(0) == 0.5
+    assert recipe.rate_of(5) == pytest.approx(0.25)
+    assert recipe.rate_of(10) == pytest.approx(0)
+    with pytest.raises(ValueError, match="0 epochs"):
+        Recipe(epochs=0)
+    with pytest.raises(ValueError, match="rate must be positive"):
+        Recipe(rate=0.0)
+
+
+def test_the_loss_of_the_log_is_that_of_every_point_that_counts(tmp_path: Path) -> None:
+    """At a rate of almost nothing the loss of an epoch is that of the first weights."""
+    task = SemanticSegmentation(num_classes=2, points=12)
+    pos = stored(8).batch.pos
+    label = (pos[..., 2] > 0).long()
+    label[0, :7] = -1
+    data = Stored([str(k) for k in range(8)], Batch(pos, label), ("a", "b"))
+    model = Tiny(2, per_point=True)
+    total, count = task.loss(model(pos).detach(), data.batch)
+    recipe = Recipe(epochs=1, batch=2, rate=1e-12)
+    train(model, task, data, recipe, tmp_path)
+    assert int(count) == 8 * 12 - 7
+    assert read_log(tmp_path)[0]["loss"] == pytest.approx(float(total / count), rel=1e-5)
+
+
+def test_a_checkpoint_of_another_model_says_both(tmp_path: Path) -> None:
+    train(net(), TASK, stored(10), RECIPE, tmp_path)
+    other = Tiny(3, per_point=False)
+    other.settings = {"name": "pct", "veckm": True, "num_classes": 3, "in_channels": 0}
+    with pytest.raises(ValueError, match=r"last\.pt: is a checkpoint of another model") as caught:
+        train(other, TASK, stored(10), RECIPE, tmp_path)
+    said = str(caught.value)
+    assert "it is of tiny, but the model here is pct with VecKM" in said
+    assert "num_classes is 2 there and 3 here" in said
+
+
+def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
+    train(net(), TASK, stored(10), RECIPE, tmp_path)
+    before = (tmp_path / "last.pt").read_bytes()
+    for task, data, recipe, message in (
+        (TASK, stored(10), replace(RECIPE, epochs=6), "recipe is another: epochs is 5 there and 6"),
+        (TASK, stored(12), RECIPE, "data is another: samples is 10 there and 12 here"),
+        (Classification(2, 99), stored(10), RECIPE, "task is another: points is 12 there and 99"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(net(), task, data, recipe, tmp_path)
+    assert (tmp_path / "last.pt").read_bytes() == before
+
+
+def test_files_that_are_no_checkpoints_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"last\.pt: is not there"):
+        load_checkpoint(tmp_path)
+    path = tmp_path / "last.pt"
+    path.write_bytes(b"half")
+    with pytest.raises(ValueError, match=r"last\.pt: cannot be read as a checkpoint"):
+        load_checkpoint(path)
+    torch.save({"weights": torch.zeros(3)}, path)
+    with pytest.raises(ValueError, match=r"last\.pt: is not a checkpoint of veckm"):
+        load_checkpoint(path)
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run_before_its_checkpoint(tmp_path: Path) -> None:
+    data = stored(10)
+    data.batch.pos[3] = math.inf
+    with pytest.raises(ValueError, match="in epoch 1; the checkpoint before it is kept"):
+        train(net(), TASK, data, RECIPE, tmp_path)
+    assert not (tmp_path / "last.pt").exists()
+
+
+def test_an_empty_set_is_refused(tmp_path: Path) -> None:
+    empty = Stored([], Batch(torch.zeros(0, 2, 3), torch.zeros(0, dtype=torch.int64)), ("a",))
+    with pytest.raises(ValueError, match="training set is empty"):
+        train(net(), TASK, empty, RECIPE, tmp_path)
+    with pytest.raises(ValueError, match="the set is empty"):
+        evaluate(net(), TASK, empty)
+
+
+def test_fewer_samples_than_a_batch_are_one_batch(tmp_path: Path) -> None:
+    train(net(), TASK, stored(3), RECIPE, tmp_path)
+    assert len(read_log(tmp_path)) == 5
+
+
+def test_tensorboard_is_written_where_it_is_installed(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    train(net(), TASK, stored(4), RECIPE, tmp_path)
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_freed_memory_is_kept_where_the_c_library_can() -> None:
+    glibc = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
+    assert keep_freed_memory() is glibc
