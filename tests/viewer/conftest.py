@@ -52,8 +52,8 @@ def open_tab(browser, tmp_path):
 
 @pytest.fixture
 def cloud() -> PointCloud:
-    """A statue of 3,000 points, in tens and far from zero."""
-    pos = shapes.statue(3000).pos.double().numpy() * 10 + np.array([5e5, 4e6, 100.0])
+    """A statue of 8,000 points, in tens and far from zero."""
+    pos = shapes.statue(8000).pos.double().numpy() * 10 + np.array([5e5, 4e6, 100.0])
     return PointCloud(pos - pos.mean(0), pos.mean(0))
 
 

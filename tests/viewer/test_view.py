@@ -78,12 +78,19 @@ def test_a_scene_is_saved_as_html_or_not_at_all(path, tmp_path, capsys):
     assert "no folder" in fails(capsys, "view", path, "--save", tmp_path / "no" / "scene.html")
 
 
+def test_without_a_file_a_statue_is_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("veckm.cli.view._SAMPLE_POINTS", 2000)
+    code, text, err = run(capsys, "view", "--save", tmp_path / "scene.html")
+    assert (code, err) == (0, "")
+    assert "sample statue: 2,000 points, all shown" in text
+
+
 def test_two_clouds_of_other_sizes_are_saved_side_by_side(path, cloud, tmp_path, capsys):
     other, out = tmp_path / "thin.npy", tmp_path / "pair.html"
     np.save(other, cloud.xyz[::2])
     code, text, err = run(capsys, "view", path, other, "--save", out, "--colour", "match")
     assert (code, err) == (0, "")
-    assert "thin.npy: 1,500 points" in text
+    assert "thin.npy: 4,000 points" in text
     assert "Similarity with the matching point" in out.read_text()
 
 

@@ -56,7 +56,7 @@ def test_the_page_shows_the_cloud_and_its_legend(live):
     tab.picture("view_encoding")
     assert drawn(image).mean() > 0.05
     assert len(np.unique(image[drawn(image)] // 32, axis=0)) > 30  # many colours, not one
-    assert tab.page.get_by_text("3,000 points, all shown").is_visible()
+    assert tab.page.get_by_text("8,000 points, all shown").is_visible()
     assert tab.page.get_by_text("Encoding, principal directions").is_visible()
 
 
@@ -161,7 +161,7 @@ def test_a_saved_scene_opens_from_disk_and_asks_nobody(path, tmp_path, open_tab,
     image = tab.still()
     tab.picture("view_saved")
     assert drawn(image).mean() > 0.05
-    assert tab.page.get_by_text("3,000 points, all shown").is_visible()
+    assert tab.page.get_by_text("8,000 points, all shown").is_visible()
     assert tab.errors == []
     assert [url for url in tab.requests if not url.startswith(("file:", "blob:", "data:"))] == []
 

@@ -44,10 +44,10 @@ def test_thinning_keeps_sparse_places_whole_and_counts_exactly():
 
 
 def test_a_small_cloud_is_shown_whole_and_a_large_one_says_what_is_left_out(cloud):
-    assert show(cloud).note == "3,000 points, all shown"
+    assert show(cloud).note == "8,000 points, all shown"
     some = show(cloud, limit=1000)
     assert len(some) == 1000
-    assert "1,000 of 3,000 points shown" in some.note
+    assert "1,000 of 8,000 points shown" in some.note
 
 
 def test_points_that_coincide_can_be_shown():
@@ -118,7 +118,7 @@ def test_pieces_are_what_the_whole_is(shown, monkeypatch):
     np.testing.assert_allclose(pieces.similar(g), whole.similar(g), atol=0.02)
     assert float(similarity(pieces.of(torch.tensor([7]))[0], g)) == pytest.approx(1, abs=0.02)
     rows = torch.cat([rows for rows, _ in pieces.pieces()])
-    assert torch.equal(rows.sort().values, torch.arange(3000))
+    assert torch.equal(rows.sort().values, torch.arange(8000))
 
 
 def test_shown_points_see_those_that_are_not_shown(cloud):
@@ -161,7 +161,7 @@ def test_fewer_numbers_know_it_less_well(shown):
     settings = suggested(shown)
     few = Settings(settings.radius, settings.detail, dim=16)
     agreement = [
-        np.mean([inside(encodings, row).agreement for row in range(0, 3000, 300)])
+        np.mean([inside(encodings, row).agreement for row in range(0, 8000, 800)])
         for encodings in (Encodings(shown, few), Encodings(shown, settings))
     ]
     assert agreement[0] < agreement[1] - 0.05
@@ -184,10 +184,10 @@ def test_noise_lowers_the_similarity_of_matching_points(shown):
 
 def test_clouds_of_other_sizes_match_by_the_nearest_point(cloud):
     first = show(cloud)
-    second = show(cloud[np.arange(0, 3000, 3)], frame=first)
+    second = show(cloud[np.arange(0, 8000, 3)], frame=first)
     matches = match(second, first)
     assert matches.how == "by the nearest point"
-    assert torch.equal(matches.rows, torch.arange(0, 3000, 3))
+    assert torch.equal(matches.rows, torch.arange(0, 8000, 3))
 
 
 def test_of_many_wishes_the_worker_fulfils_the_last():

@@ -15,19 +15,22 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from veckm import __version__
 from veckm.cli import files
 from veckm.cli.text import bytes_of, entry, seconds
+from veckm.cloud import PointCloud
+from veckm.data import shapes
 from veckm.extras import need
 
 if TYPE_CHECKING:
     from veckm.viewer import Shown
     from veckm.viewer.encode import Settings
 
-_File = Positional[Annotated[Path, arg(metavar="FILE")]]
+_File = Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a statue)")]
 _Other = Annotated[Path | None, arg(metavar="[OTHER]", help_behavior_hint="(default: none)")]
 _Save = Annotated[
     Path | None, arg(metavar="FILE.html", help_behavior_hint="(default: served, not saved)")
 ]
 _Number = Annotated[float | None, arg(metavar="R", help_behavior_hint="(default: suggested)")]
 _Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+_SAMPLE_POINTS = 50_000
 _Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 
 
@@ -39,10 +42,11 @@ class View:
 
     Click a point to see every point that is like it, and the neighbourhood that its encoding
     alone still knows. A second file stands beside the first, with the similarity of matching
-    points. With --save the scene goes into one file that opens without a server.
+    points. With --save the scene goes into one file that opens without a server. Without a file
+    it shows a statue.
     """
 
-    cloud: _File
+    cloud: Positional[_File] = None
     """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     other: Positional[_Other] = None
     """Another cloud to stand beside it, as a corrupted one beside the clean one."""
@@ -86,7 +90,11 @@ class View:
     def _clouds(self) -> list[Shown]:
         from veckm.viewer import show
 
-        first = show(files.read_cloud(self.cloud), self.cloud.name, limit=self.points)
+        if self.cloud is None:
+            sample = PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
+            first = show(sample, "sample statue", limit=self.points)
+        else:
+            first = show(files.read_cloud(self.cloud), self.cloud.name, limit=self.points)
         if self.other is None:
             return [first]
         return [

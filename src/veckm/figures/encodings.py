@@ -48,7 +48,7 @@ def compute(quick: bool = False) -> list[Panel]:
     encoder = VecKM(DIM, radius=RADIUS, detail=DETAIL, p=1)
     out = []
     for name, make in _SHAPES.items():
-        shape = make(1500 if quick else 12_000)
+        shape = make(1500 if quick else 30_000)
         pos = shape.pos
         clean = encoder(pos)
         palette = Palette.of(clean[::2])
@@ -66,7 +66,7 @@ def draw(panels: list[Panel]) -> Figure:
     figure = Figure(figsize=(9.6, 4.9))
     axes = figure.subplots(len(names), len(NOISE), squeeze=False)
     for at, panel in zip(axes.flat, panels, strict=True):
-        scatter(at, panel.pos, panel.rgb, 9e4 / len(panel.pos), panel.normal)
+        scatter(at, panel.pos, panel.rgb, 2.8e5 / len(panel.pos), panel.normal)
         noise = (
             "no noise" if not panel.noise else f"noise {100 * panel.noise:.2g} % of the diagonal"
         )

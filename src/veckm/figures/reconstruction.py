@@ -13,7 +13,7 @@ from veckm.cuts import Cut, cut
 from veckm.data import shapes
 from veckm.data.corrupt import Density, add_noise, gradient_density, stripe_density
 from veckm.encoder import VecKM
-from veckm.figures.style import RISING, bare
+from veckm.figures.style import RISING, framed
 from veckm.functional import similarity
 
 TITLE = "Reconstruction under corruption (Fig. 5)"
@@ -77,9 +77,9 @@ def draw(panels: list[Panel]) -> Figure:
             fontsize=9,
             loc="center",
         )
-        bare(top)
-        bare(bottom)
-    bar = figure.colorbar(image, ax=list(axes[1]), shrink=0.8)
+        for at in (top, bottom):
+            framed(at)
+    bar = figure.colorbar(image, ax=list(axes.flat), shrink=0.45, anchor=(0.0, 0.1))
     bar.set_label("density / largest")
     figure.suptitle(
         f"Neighbours near a plane across the surface, {2 * side:.2g} wide, and the density that "

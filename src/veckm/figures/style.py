@@ -64,6 +64,14 @@ def plain(
     axis.set_minor_formatter(NullFormatter())
 
 
+def framed(axes: Axes) -> None:
+    """A picture with a thin frame about what it shows, no numbers."""
+    axes.set(aspect="equal", xticks=[], yticks=[])
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color="#cccccc")
+
+
 def bare(axes: Axes) -> None:
     """A picture rather than a plot: no axes, the same scale both ways."""
     axes.set_aspect("equal")
