@@ -156,10 +156,11 @@ def test_a_tile_that_is_not_what_it_was_is_done_again(
     assert (tmp_path / "out.npy").read_bytes() == whole
 
 
+@pytest.mark.parametrize("name", ["points", "layout.npz", "boxes.npy"])
 def test_a_spool_that_is_not_what_it_was_is_made_again(
-    tmp_path: Path, cloud: Cloud, half: Interrupting
+    tmp_path: Path, cloud: Cloud, half: Interrupting, name: str
 ) -> None:
-    os.truncate(tmp_path / "out.npy.parts" / "points", 1000)
+    os.truncate(tmp_path / "out.npy.parts" / name, 100)
     assert run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000).resumed == 0
 
 

@@ -55,7 +55,7 @@ class Layout:
     @classmethod
     def load(cls, path: Path) -> Layout:
         """As it was saved."""
-        with np.load(path) as found:
+        with path.open("rb") as file, np.load(file) as found:
             arrays = {name: found[name] for name in found.files if name != "size"}
             return cls(size=float(found["size"]), **arrays)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from veckm.io.ranges import open_source
 from veckm.io.source import Source
@@ -22,6 +23,8 @@ from veckm.scan.spool import FIELDS, Spool, fill
 #: Points of a tile unless asked otherwise.
 TILE = 500_000
 _LEAST_TILE = 1000
+#: What a spool says of its points, beside them.
+_TABLES = ("layout.npz", "boxes.npy")
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,8 @@ class Scan:
             journal.forget(piece)
         with bar(2 * self.source.count, self._label("sort"), unit="points") as advance:
             spool = fill(self.folder, self.source, self.tile, advance)
+        for name in _TABLES:
+            _sync(self.folder / name)
         journal.record("spool", _spool_crc(spool))
         return spool
 
@@ -230,12 +235,12 @@ def _holds(journal: Journal, spool: Spool, job: Job) -> bool:
 
 def _spool_crc(spool: Spool) -> int:
     found = 0
-    for name in ("layout.npz", "boxes.npy"):
+    for name in _TABLES:
         path = spool.folder / name
         found = zlib.crc32(path.read_bytes() if path.exists() else b"", found)
     try:
         return found ^ spool.checksum(FIELDS, 0, spool.count)
-    except OSError:  # cut short: not what it was
+    except (OSError, ValueError, KeyError, BadZipFile):  # cut short, by a power cut perhaps
         return -1
 
 
