@@ -31,7 +31,7 @@ def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
             if case.veckm:
                 lines.append(_difference(case, mine, rows, metrics))
         printed = [f"{value:g}" for value in case.scores]
-        if found:
+        if found and case.scores:
             lines.append([f"{case.title}, as printed", *printed, f"{case.parameters:g}M", "", ""])
     head = ["network", *(f"{name}, %" for name in metrics), "parameters", "trained on", "seeds"]
     return markdown(head, lines)
@@ -85,7 +85,7 @@ def times(cases: Sequence[Case], rows: Rows) -> str:
             row = known.get((case.key, clouds, points))
             plain = known.get((case.network, clouds, points)) if case.veckm else None
             cells.append("" if row is None else _milliseconds(row, plain))
-        lines.append([case.title, *cells, f"{case.milliseconds:g}"])
+        lines.append([case.title, *cells, f"{case.milliseconds:g}" if case.scores else ""])
     head = [f"{clouds} x {points:,} points" for clouds, points in sizes]
     return markdown(["network", *head, "printed (GPU)"], lines)
 

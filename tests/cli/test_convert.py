@@ -86,3 +86,18 @@ def test_bad_files_are_one_line(tmp_path, capsys):
     assert str(broken) in fails(capsys, "convert", broken, tmp_path / "out.ply")
     assert not (tmp_path / "out.ply").exists()
     assert "supported" in fails(capsys, "info", tmp_path / "cloud.doc")
+
+
+def test_a_ply_in_text_goes_through_every_verb(tmp_path, capsys):
+    path = tmp_path / "text.ply"
+    veckm.write(path, PointCloud(shapes.torus(300).pos.numpy()), format="ascii")
+    for call in (
+        ("info", path),
+        ("normals", path, "-o", tmp_path / "out.ply"),
+        ("encode", path, "-o", tmp_path / "out.npy", "--dim", 4),
+        ("convert", path, tmp_path / "out.laz"),
+    ):
+        code, _, err = run(capsys, *call)
+        assert (code, err) == (0, "")
+    assert len(veckm.read(tmp_path / "out.ply")) == len(veckm.read(tmp_path / "out.laz")) == 300
+    assert "in text" in fails(capsys, "encode", path, "-o", tmp_path / "b.npy", "--tile", 1000)

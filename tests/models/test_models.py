@@ -229,3 +229,20 @@ def test_a_cloud_of_coinciding_points_gives_numbers(name: str, task: Task, veckm
     with torch.no_grad():
         out = model(torch.zeros(2, 40, 3), None, torch.tensor([0, 1]))
     assert bool(torch.isfinite(out).all())
+
+
+@pytest.mark.parametrize("name", ["pointnet", "pointnet2", "pct"])
+def test_coordinates_beside_the_encoding_say_where_a_point_is(name: str) -> None:
+    pos = torch.rand(2, 64, 3, generator=Generator().manual_seed(0)) - 0.5
+    category = torch.zeros(2, dtype=torch.long)
+    moved = []
+    for coordinates in (False, True):
+        model = create_model(
+            name, veckm=True, task="part-segmentation", num_classes=5, coordinates=coordinates
+        ).eval()
+        with torch.no_grad():
+            here, there = (model(x, None, category) for x in (pos, pos + 0.2))
+        moved.append(float((here - there).abs().max() / here.abs().max()))
+    assert moved[1] > 1e-3
+    if name != "pointnet2":  # whose later layers see coordinates anyway
+        assert moved[0] < 0.1 * moved[1]

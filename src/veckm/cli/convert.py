@@ -13,7 +13,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from veckm import __version__
 from veckm.cli import files
 from veckm.cli.text import bytes_of, counted, entry, seconds
-from veckm.io import WRITABLE, create_sink, open_source, read, write
+from veckm.io import WRITABLE, Source, create_sink, read, source_if_by_range, write
 from veckm.io.formats import find
 from veckm.progress import bar
 
@@ -54,7 +54,8 @@ class Convert:
         """Read and write."""
         files.check_output(self.output, self.cloud, "clouds", WRITABLE)
         start = time.perf_counter()
-        points = self._stream() if self._streams() else self._whole()
+        source = self._source()
+        points = self._whole() if source is None else self._stream(source)
         spent = time.perf_counter() - start
         if self.json:
             about = {"veckm": __version__, "cloud": str(self.cloud), "output": str(self.output)}
@@ -64,18 +65,19 @@ class Convert:
             lines = entry("written", f"{self.output}: {counted(points, 'point')}, {size}")
             print(*lines, *entry("time", seconds(spent)), sep="\n")
 
-    def _streams(self) -> bool:
-        source, target = find(self.cloud), find(self.output, write=True)
-        by_range = source.source is not None and target.writer is not None
-        return self.samples is None and by_range and open_source(self.cloud).count > _BLOCK
+    def _source(self) -> Source | None:
+        """The cloud by range, if it is large and both formats go so."""
+        if self.samples is not None or find(self.output, write=True).writer is None:
+            return None
+        source = source_if_by_range(self.cloud)
+        return source if source is not None and source.count > _BLOCK else None
 
     def _whole(self) -> int:
         cloud = read(self.cloud, samples=self.samples, seed=self.seed)
         write(self.output, cloud)
         return len(cloud)
 
-    def _stream(self) -> int:
-        source = open_source(self.cloud)
+    def _stream(self, source: Source) -> int:
         sink = create_sink(self.output, source)
         label = None if self.quiet or self.json else "convert"
         try:

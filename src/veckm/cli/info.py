@@ -19,7 +19,7 @@ from veckm.cli import files
 from veckm.cli.text import bytes_of, counted, entry, number
 from veckm.cli.tiles import LARGE
 from veckm.cloud import PointCloud
-from veckm.io import FileError, Source, open_source
+from veckm.io import FileError, Source, source_if_by_range
 from veckm.io.formats import find
 from veckm.progress import bar
 from veckm.scan.run import TILE
@@ -113,10 +113,10 @@ class Info:
 
     def _about(self) -> About:
         kind = find(self.cloud)
-        if kind.source is None:
+        source = source_if_by_range(self.cloud)
+        if source is None:
             cloud = files.read_cloud(self.cloud)
             return self._tell(kind.name, cloud, len(cloud), _bounds(cloud.xyz), cloud.xyz)
-        source = open_source(self.cloud)
         if not source.count:
             raise FileError(self.cloud, "has no points")
         low, high = source.bounds()

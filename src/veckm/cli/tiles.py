@@ -9,8 +9,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from veckm.cli.text import counted, entry, seconds
-from veckm.io import open_source
-from veckm.io.formats import find
+from veckm.io import source_if_by_range
 from veckm.scan import Report
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
@@ -38,7 +37,8 @@ class Tiled:
         """Whether the cloud goes through in tiles: asked for, or too large to go otherwise."""
         if self.tile is not None or self.workers is not None or self.scheduler is not None:
             return True
-        return find(cloud).source is not None and open_source(cloud).count > LARGE
+        source = source_if_by_range(cloud)
+        return source is not None and source.count > LARGE
 
     def scan(self, cloud: Path, output: Path | None, operation: Operation, quiet: bool) -> Report:
         """Tile by tile, from a file to a file."""

@@ -9,7 +9,7 @@ from veckm.cloud import PointCloud
 from veckm.io import meshes
 from veckm.io.errors import FileError
 from veckm.io.formats import READABLE, WRITABLE, check_options, find, guarded
-from veckm.io.ranges import Sink, Source, create_sink, open_source
+from veckm.io.ranges import Sink, Source, create_sink, open_source, source_if_by_range
 from veckm.io.whole import writing
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "create_sink",
     "open_source",
     "read",
+    "source_if_by_range",
     "write",
 ]
 

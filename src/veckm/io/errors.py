@@ -15,7 +15,11 @@ class FileError(ValueError):
 
     def __reduce__(self) -> tuple[type[FileError], tuple[str, object]]:
         """Raised in one process, shown in another."""
-        return FileError, (self.path, str(self.reason))
+        return type(self), (self.path, str(self.reason))
+
+
+class NotByRange(FileError):
+    """A file that can only be read as a whole."""
 
 
 def missing(path: str | os.PathLike[str], package: str, extra: str) -> FileError:

@@ -11,7 +11,7 @@ import numpy as np
 
 from veckm.cloud import PointCloud, Template
 from veckm.io import ply_header, rows
-from veckm.io.errors import FileError
+from veckm.io.errors import FileError, NotByRange
 from veckm.io.names import renamed
 from veckm.io.ply_header import KINDS, Element, Header, Property, Records
 from veckm.io.source import Source
@@ -127,7 +127,7 @@ class PlySource(Source):
         self.path = path
         header = _header(path)
         if not header.order:
-            raise FileError(path, "is a PLY file in text, which cannot be read by range")
+            raise NotByRange(path, "is a PLY file in text, which cannot be read by range")
         try:
             self._open(header)
         except (ValueError, LookupError, OverflowError) as error:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from veckm.cloud import PointCloud
-from veckm.io.errors import FileError
+from veckm.io.errors import FileError, NotByRange
 from veckm.io.formats import find, guarded, streams
 from veckm.io.las_header import LasTemplate
 from veckm.io.source import Source, Writer
 from veckm.io.whole import Pending
 
-__all__ = ["Sink", "Source", "create_sink", "open_source"]
+__all__ = ["Sink", "Source", "create_sink", "open_source", "source_if_by_range"]
 
 
 def open_source(path: str | Path) -> Source:
@@ -26,9 +26,17 @@ def open_source(path: str | Path) -> Source:
     path = Path(path)
     kind = find(path)
     if kind.source is None:
-        raise FileError(path, f"cannot be read by range; {streams()} can, convert it to one first")
+        raise NotByRange(path, f"cannot be read by range; {streams()} can, convert it to one first")
     with guarded(path, kind):
         return kind.source(path)
+
+
+def source_if_by_range(path: str | Path) -> Source | None:
+    """The same, or None for a file that can only be read as a whole."""
+    try:
+        return open_source(path)
+    except NotByRange:
+        return None
 
 
 class Sink:

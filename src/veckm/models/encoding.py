@@ -30,6 +30,8 @@ class EncodingSettings:
             ``"random"`` for scenes.
         p: columns of B, for ``engine="random"``.
         eps: mean relative error of an encoding.
+        coordinates: have a point's coordinates beside its features. The paper's networks have not:
+            an encoding says what is around a point, not where in the object it is.
     """
 
     alpha: float = 30.0
@@ -40,6 +42,12 @@ class EncodingSettings:
     engine: EngineName = "auto"
     p: int = 2048
     eps: float = 1e-2
+    coordinates: bool = False
+
+    @property
+    def width(self) -> int:
+        """Channels that the network starts from."""
+        return self.channels + (3 if self.coordinates else 0)
 
 
 #: Sections 4.2 to 4.4 of the VecKM paper; hidden and channels of objects are those of Appendix B.
@@ -67,12 +75,12 @@ class Encoding(nn.Module):
 
     Shapes:
         - pos: (B, N, 3)
-        - output: (B, N, C), or (B, M, C) at the points of ``at``
+        - output: (B, N, C), or (B, M, C) at the points of ``at``; C + 3 with coordinates
     """
 
     def __init__(self, settings: EncodingSettings) -> None:
         super().__init__()
-        self.channels = settings.channels
+        self.channels, self.coordinates = settings.channels, settings.coordinates
         self.veckm = VecKM(
             settings.dim,
             alpha=settings.alpha,
@@ -95,7 +103,12 @@ class Encoding(nn.Module):
         A network that goes on with some of the points need not encode the others: what it would
         gather from them is the same.
         """
-        encoded = self.veckm(pos, queries=at, progress=False)
+        local = self._transformed(self.veckm(pos, queries=at, progress=False))
+        if not self.coordinates:
+            return local
+        return torch.cat((local, pos if at is None else at), dim=-1)
+
+    def _transformed(self, encoded: Tensor) -> Tensor:  # (B, N, D) complex -> (B, N, C)
         if torch.is_grad_enabled():
             out: Tensor = self.block(encoded)
             return out
@@ -108,7 +121,7 @@ def front(encoding: EncodingSettings | None, in_channels: int) -> tuple[Encoding
     """VecKM in front, if it is wanted, and the channels that the network then starts from."""
     if encoding is None:
         return None, 3 + in_channels
-    return Encoding(encoding), encoding.channels + in_channels
+    return Encoding(encoding), encoding.width + in_channels
 
 
 def settings_for(task: Task, **changes: object) -> EncodingSettings:
