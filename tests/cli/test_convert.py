@@ -100,4 +100,6 @@ def test_a_ply_in_text_goes_through_every_verb(tmp_path, capsys):
         code, _, err = run(capsys, *call)
         assert (code, err) == (0, "")
     assert len(veckm.read(tmp_path / "out.ply")) == len(veckm.read(tmp_path / "out.laz")) == 300
-    assert "in text" in fails(capsys, "encode", path, "-o", tmp_path / "b.npy", "--tile", 1000)
+    assert "in text" in fails(
+        capsys, "encode", path, "-o", tmp_path / "b.npy", "--tile", 1000, "--radius", 1
+    )

@@ -33,7 +33,7 @@ __all__ = [
 ENGINES: tuple[Engine, ...] = (Dense(), Neighbors(), Random(), Grid())
 
 #: Below this nothing is gained by looking at other engines.
-_SOON = 2e-3
+_SOON = 1.3e-3
 #: Up to so many points planning is a good part of the work.
 _SMALL = 20_000
 #: A gain below this is not worth planning for.

@@ -40,7 +40,7 @@ class Dense(Engine):
         phasor = (len(problem.pos) + len(problem.queries)) * width * Rates.PHASOR
         rows = len(problem.queries) * Rates.ROW + 1e-4 * len(m)
         seconds = pairs * (4 * width * flop + Rates.DISTANCE) + phasor + rows
-        return Task(seconds, lambda: self._encode(problem))
+        return Task(Rates.EVEN * seconds, lambda: self._encode(problem))
 
     def _encode(self, problem: Problem) -> Tensor:
         f = as_real(phasors(phase(problem.pos, problem.columns)))  # (N, 2C): J is real, so is J f

@@ -51,7 +51,9 @@ class Grid(Engine):
         width = problem.columns.shape[1]
         numbers = (len(problem.pos) + len(problem.queries)) * width
         seconds = sum(b.seconds for b in blocks) / len(blocks)
-        seconds *= 1.2 * (Rates.TRIMMED if int(problem.cloud[-1]) else 1.0)
+        if int(problem.cloud[-1]):  # many clouds
+            seconds *= Rates.TRIMMED if problem.same else Rates.TRIMMED_TWICE
+        seconds *= 1.2
         seconds += Rates.CALL + numbers * Rates.PHASOR
         seconds += len(problem.queries) * width * Rates.WRITE
         return GridTask(
