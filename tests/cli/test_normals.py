@@ -33,7 +33,7 @@ def test_it_writes_the_normals_that_the_library_gives(tmp_path, cloud, capsys):
 
 def test_errors_and_curvature_go_along(tmp_path, cloud, capsys):
     out = tmp_path / "found.npz"
-    assert run(capsys, "normals", cloud, "-o", out, "--curvature", "--quiet") == (0, "", "")
+    assert run(capsys, "normals", cloud, "-o", out, "--quiet") == (0, "", "")
     found = veckm.read(out)
     assert set(found.fields) == {
         "nx", "ny", "nz", "normal_error", "curvature_1", "curvature_2",
@@ -43,10 +43,10 @@ def test_errors_and_curvature_go_along(tmp_path, cloud, capsys):
 
 def test_tiles_give_what_the_whole_cloud_gives(tmp_path, cloud, capsys):
     whole, tiles = tmp_path / "whole.ply", tmp_path / "tiles.ply"
-    asked = ("--orient", "up", "--curvature", "--quiet")
+    asked = ("--orient", "up", "--quiet")
     np.save(cloud, shapes.statue(3000).pos.double().numpy())
     assert run(capsys, "normals", cloud, "-o", whole, *asked) == (0, "", "")
-    code, text, err = run(capsys, "normals", cloud, "-o", tiles, "--tile", 1000, *asked[:3])
+    code, text, err = run(capsys, "normals", cloud, "-o", tiles, "--tile", 1000, *asked[:2])
     assert (code, err) == (0, "")
     assert "in tiles" in text
     a, b = veckm.read(whole), veckm.read(tiles)

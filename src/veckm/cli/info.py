@@ -196,7 +196,7 @@ def _costs(pos: Tensor, radius: float, count: int) -> tuple[Cost, ...]:
     held = min(count, int(1.5 * TILE)) if tiles else count
     encoder = VecKM(_DIM, radius=radius, detail=6.0)
     x = (pos - pos.mean(0)).float()
-    normals = _pace(lambda: estimate(pos), len(pos))
+    normals = _pace(lambda: estimate(pos, curvature=True), len(pos))
     encode = _pace(lambda: encoder(x, progress=False), len(pos))
     return (
         Cost("normals", normals * count, _BASE + _NORMALS * held, tiles),

@@ -60,9 +60,9 @@ class Normals(Tiled):
 
     Your own cloud: veckm normals scan.laz -o normals.laz
 
-    The output is the input with normals, the angle error to expect in degrees (normal_error) and,
-    if asked for, principal curvatures (curvature_1, curvature_2); all else is as it was. Killed and
-    run again, a cloud in tiles goes on where it was.
+    The output is the input with normals, the angle error to expect in degrees (normal_error) and
+    principal curvatures (curvature_1, curvature_2); all else is as it was. Killed and run again, a
+    cloud in tiles goes on where it was.
     """
 
     cloud: Positional[_File] = None
@@ -73,8 +73,8 @@ class Normals(Tiled):
     """Which of the two directions: consistent between neighbours, up, viewpoint, or none."""
     viewpoint: _Place = None
     """Where the scanner stood; normals look towards it."""
-    curvature: _Flag = False
-    """Principal curvatures as well."""
+    curvature: _Flag = True
+    """Leave principal curvatures out, which saves time."""
     method: Method = "network"
     """The trained network, or moments for the estimator without training."""
     quiet: _Flag = False
@@ -108,7 +108,7 @@ class Normals(Tiled):
             pos,
             orient=orient,
             viewpoint=None if self.viewpoint is None else torch.tensor(self.viewpoint),
-            curvature=self.curvature,
+            curvature=self.curvature and self.output is not None,
             method=self.method,
         )
         spent = time.perf_counter() - start

@@ -9,7 +9,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from veckm.cli.text import counted, entry, seconds
-from veckm.io import source_if_by_range
+from veckm.io import open_source, source_if_by_range
 from veckm.scan import Report
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
@@ -36,6 +36,7 @@ class Tiled:
     def in_tiles(self, cloud: Path) -> bool:
         """Whether the cloud goes through in tiles: asked for, or too large to go otherwise."""
         if self.tile is not None or self.workers is not None or self.scheduler is not None:
+            open_source(cloud)  # what cannot go in tiles is said before anything else
             return True
         source = source_if_by_range(cloud)
         return source is not None and source.count > LARGE
