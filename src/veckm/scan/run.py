@@ -68,8 +68,8 @@ def run(
         progress: False for no progress bar; a bar only ever shows on a terminal.
 
     Raises:
-        Stopped: after Ctrl-C, saying how to go on.
-        Changed: the folder is of other settings, of another input, or in use.
+        veckm.scan.Stopped: after Ctrl-C, saying how to go on.
+        veckm.scan.Changed: the folder is of other settings, of another input, or in use.
     """
     begin = time.perf_counter()
     if tile < _LEAST_TILE:
