@@ -34,7 +34,10 @@ napoleon_use_rtype = False
 nitpicky = True
 # Foreign names are not looked up: that would need the network.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(torch|numpy|np|scipy|viser|collections|typing|pathlib|os|abc|enum|dataclasses)(\..*)?"),
+    (
+        r"py:.*",
+        r"(torch|numpy|np|scipy|viser|collections|typing|pathlib|os|abc|enum|dataclasses)(\..*)?",
+    ),
     (r"py:.*", r"(nn\..*|Tensor|Module|Generator|Path|Sequence|Callable|Iterable|Iterator)"),
     (r"py:.*", r"veckm\.(.*\.)?_.*"),
     (r"py:.*", r"optional|default.*"),

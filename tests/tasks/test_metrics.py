@@ -45,6 +45,13 @@ def test_scene_metrics_by_hand_and_ignored_points_do_not_count() -> None:
     assert float(total) == pytest.approx(wrong + 3 * right)
 
 
+def test_a_class_that_is_only_in_the_answer_has_no_share_of_its_own() -> None:
+    counts = torch.tensor(
+        [[6, 0, 2], [0, 4, 0], [0, 0, 0]]
+    )  # two points were called by a third name
+    assert metrics.mean_iou(counts) == pytest.approx((6 / 8 + 1) / 2)
+
+
 def test_a_part_that_is_absent_in_both_counts_one() -> None:
     label = torch.tensor([12, 12, 13, 13])
     said = torch.tensor([12, 13, 13, 13])

@@ -39,7 +39,9 @@ def class_accuracy(counts: Tensor) -> float:
 
 
 def mean_iou(counts: Tensor) -> float:
-    r"""Intersection over union, averaged over classes that are in the truth or in the answer.
+    r"""Intersection over union, averaged over the classes that are in the truth.
+
+    A class that is in the answer alone costs those whose points it took; it has no share of its own.
 
     .. math:: \mathrm{IoU}_c = \frac{n_{cc}}{\sum_k n_{ck} + \sum_k n_{kc} - n_{cc}}
 
@@ -48,7 +50,8 @@ def mean_iou(counts: Tensor) -> float:
     """
     hit = counts.diagonal()
     union = counts.sum(0) + counts.sum(1) - hit
-    return _mean(hit[union > 0] / union[union > 0])
+    there = counts.sum(1) > 0
+    return _mean(hit[there] / union[there])
 
 
 def shape_iou(
