@@ -41,7 +41,7 @@ def class_accuracy(counts: Tensor) -> float:
 def mean_iou(counts: Tensor) -> float:
     r"""Intersection over union, averaged over the classes that are in the truth.
 
-    A class that is in the answer alone costs those whose points it took; it has no share of its own.
+    A class that is in the answer alone costs those whose points it took, and has no share itself.
 
     .. math:: \mathrm{IoU}_c = \frac{n_{cc}}{\sum_k n_{ck} + \sum_k n_{kc} - n_{cc}}
 
