@@ -48,9 +48,9 @@ def killed(args: Sequence[object], after: float) -> bool:
         return True
 
 
-def worker_killed(args: Sequence[object], after: float) -> Ran:
-    """Run it with Dask workers and end one of them by SIGKILL after so many seconds."""
-    start = time.perf_counter()
+def worker_killed(args: Sequence[object], after: float) -> tuple[Ran, bool]:
+    """Run it on Dask, end a worker by SIGKILL after so many seconds; whether there was one."""
+    start, killed = time.perf_counter(), False
     process = _start(args)
     try:
         process.wait(after)
@@ -58,8 +58,9 @@ def worker_killed(args: Sequence[object], after: float) -> Ran:
         workers = _workers(process.pid)
         if workers:
             os.kill(random.Random(after).choice(workers), signal.SIGKILL)
+            killed = True
     _, error = process.communicate()
-    return Ran(time.perf_counter() - start, 0, process.returncode, error.decode())
+    return Ran(time.perf_counter() - start, 0, process.returncode, error.decode()), killed
 
 
 def _start(args: Sequence[object]) -> subprocess.Popen[bytes]:
