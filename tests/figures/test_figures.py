@@ -92,7 +92,7 @@ def test_axes_say_what_they_show(name, numbers):
     titled = [axes for axes in figure.axes if axes.get_title() or axes.get_title(loc="left")]
     assert titled
     for axes in figure.axes:
-        if axes.axison:
+        if axes.axison and len(axes.get_xticks()) + len(axes.get_yticks()):  # not a mere frame
             assert axes.get_xlabel() or axes.get_ylabel()
 
 

@@ -15,7 +15,11 @@ from verbs import fails, run
 
 pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
 
-_RUN = "import sys; from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
+# A shell's background job has Ctrl-C switched off, and so have its children.
+_RUN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
+)
 
 
 @pytest.fixture
