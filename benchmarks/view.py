@@ -63,8 +63,9 @@ def browser_page(url: str) -> Iterator[Any]:
 
 
 def until(tab: Any, text: str) -> None:
-    """Wait, frame by frame, until the page says so."""
-    tab.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
+    """Wait until the page says so; to look in every frame would keep the browser busy."""
+    said = "text => document.body.textContent.includes(text)"
+    tab.wait_for_function(said, arg=text, polling=30)
 
 
 def moved(tab: Any, slider: int) -> float:
