@@ -69,13 +69,15 @@ def short(results: Results) -> str:
     return "\n".join(out) + "\n"
 
 
-def publish(docs: Path, name: str, page: str, short: str) -> None:
-    """What the documentation and the README include."""
+def publish(docs: Path, name: str, page: str, short: str = "") -> None:
+    """What the documentation includes, and the README if there is something short for it."""
     generated = docs / "_generated"
     generated.mkdir(exist_ok=True)
     (generated / f"{name}.md").write_text(page)
-    (generated / f"{name}_short.md").write_text(short)
-    log(f"wrote {generated / name}.md and {name}_short.md")
+    log(f"wrote {generated / name}.md")
+    if short:
+        (generated / f"{name}_short.md").write_text(short)
+        log(f"wrote {generated / name}_short.md")
 
 
 def _measured(results: Results) -> list[ModuleType]:

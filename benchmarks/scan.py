@@ -110,7 +110,7 @@ def main(options: Options) -> int:
         loaded = [json.loads(path.read_text()) for path in options.render]
         results = loaded[-1]
         results["parts"] = {k: v for one in loaded for k, v in one["parts"].items()}
-        report.publish(ROOT / "docs", "scan", page(results), "")
+        report.publish(ROOT / "docs", "scan", page(results))
         return 0
     print(page(measure(options)))
     return 0
