@@ -31,8 +31,6 @@ LABELS: dict[Colour, str] = {
     "file": "the file's own colours",
     "match": "similarity of matching points",
 }
-#: Those that a surface is estimated for.
-OF_SURFACE: tuple[Colour, ...] = ("normals", "curvature", "confidence")
 
 
 def available(shown: Shown) -> tuple[Colour, ...]:
