@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from veckm.components import Components, as_real, principal_components
+
+#: What a cloud can be coloured by.
+Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 
 #: Rows that are projected at a time, so that they stay in the cache.
 _ROWS = 16_384

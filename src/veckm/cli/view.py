@@ -8,7 +8,7 @@ import time
 import webbrowser
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
@@ -18,6 +18,7 @@ from veckm.cli.text import bytes_of, entry, seconds
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.extras import need
+from veckm.palette import Colour
 
 if TYPE_CHECKING:
     from veckm.viewer import Shown
@@ -31,7 +32,6 @@ _Save = Annotated[
 _Number = Annotated[float | None, arg(metavar="R", help_behavior_hint="(default: suggested)")]
 _Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 _SAMPLE_POINTS = 50_000
-_Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class View:
     """Another cloud to stand beside it, as a corrupted one beside the clean one."""
     save: _Save = None
     """Write the scene into this file instead of serving it."""
-    colour: _Colour = "encoding"
+    colour: Colour = "encoding"
     """What the points are coloured by at first."""
     radius: _Number = None
     """Size of the neighbourhood at first, in the file's units."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import viser
 
+from veckm.palette import Colour
 from veckm.viewer import paint, pick
 from veckm.viewer.colours import Legend, Paint
 from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
@@ -47,7 +48,7 @@ class Page:
         second: Shown | None = None,
         *,
         settings: Settings | None = None,
-        colour: paint.Colour = "encoding",
+        colour: Colour = "encoding",
     ) -> None:
         colours = paint.available(first)
         if colour not in colours:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
+from veckm.palette import Colour
 from veckm.viewer.colours import (
     RED_GREEN_BLUE,
     RISING,
@@ -19,7 +20,6 @@ from veckm.viewer.colours import (
 from veckm.viewer.shown import Shown
 from veckm.viewer.surface import Surface
 
-Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 COLOURS: tuple[Colour, ...] = get_args(Colour)
 #: As the page says it.
 LABELS: dict[Colour, str] = {

@@ -10,10 +10,11 @@ import numpy as np
 import viser
 
 from veckm.cuts import Cut
+from veckm.palette import Colour
 from veckm.viewer.colours import Legend
 from veckm.viewer.encode import Settings
 from veckm.viewer.inside import picture
-from veckm.viewer.paint import LABELS, Colour
+from veckm.viewer.paint import LABELS
 from veckm.viewer.shown import Shown
 
 #: The largest noise of the slider, in percent of the diagonal, and the largest detail.
