@@ -43,8 +43,8 @@ def large(config: Config) -> Figures:
     log(f"made {config.points:,} points, {whole.stat().st_size / 1e6:,.0f} MB")
     out: Figures = {"points": config.points, "memory_points": config.memory_points}
     tiles = ("--tile", config.tile, "--quiet")
-    calls = {  # curvature would be a second pass of the same kind
-        "normals": ("normals", "--orient", "up", "--no-curvature"),
+    calls = {
+        "normals": ("normals", "--orient", "up"),  # with curvature and confidence
         "encode": ("encode", "--dim", 64, "--radius", 1.0, "--engine", "neighbors", "--check", 0),
     }
     for name, (verb, *options) in calls.items():
@@ -69,7 +69,7 @@ def dask(config: Config) -> Figures:
     out: Figures = {"points": config.dask_points}
     tile = max(1000, config.dask_points // 8)
     for workers in (1, 2):
-        asked = ("-o", target, "--orient", "up", "--no-curvature", "--tile", tile, "--quiet")
+        asked = ("-o", target, "--orient", "up", "--tile", tile, "--quiet")
         ran = _ran(child.veckm("normals", cloud, *asked, "--workers", workers))
         out[str(workers)] = vars(ran)
         log(f"{workers} worker(s): {config.dask_points / ran.seconds:,.0f} points/s")
