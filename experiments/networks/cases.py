@@ -15,8 +15,7 @@ class Case:
     """A row of a table: a network, plain or with VecKM.
 
     Attributes:
-        scores: the metrics of the task as printed, in per cent and in the task's order; empty for
-            a network that is not the paper's.
+        scores: the metrics of the task as printed, in per cent and in the task's order.
         milliseconds: for a batch or a scene, on the authors' GPU.
         parameters: millions, as printed.
         options: of :func:`veckm.create_model`.
@@ -33,8 +32,7 @@ class Case:
     @property
     def key(self) -> str:
         """Short and unique in its table."""
-        name = f"veckm-{self.network}" if self.veckm else self.network
-        return f"{name}-xyz" if self.options.get("coordinates") else name
+        return f"veckm-{self.network}" if self.veckm else self.network
 
     def make(self, task: Task, classes: int, channels: int = 0, seed: int = 0) -> PointModel:
         """The network with its first weights."""
@@ -66,12 +64,10 @@ TABLE3 = (
     Case("pointmlp", False, "PointMLP", (85.1, 82.1), 240.39, 16.76),
     Case("pointnet", False, "PointNet", (83.1, 77.6), 15.1, 8.34),
     Case("pointnet", True, "VecKM → PN", (84.9, 81.8), 40.8, 1.29),
-    Case("pointnet", True, "VecKM → PN, with xyz", (), 0, 0, {"coordinates": True}),
     Case("pointnet2", False, "PointNet++", (85.0, 81.9), 130.8, 1.41),
     Case("pointnet2", True, "VecKM ⇌ PN++", (85.3, 82.0), 65.9, 1.50),
     Case("pct", False, "PCT", (85.7, 82.6), 145.2, 1.63),
     Case("pct", True, "VecKM ⇌ PCT", (85.8, 82.6), 46.6, 1.71),
-    Case("pct", True, "VecKM ⇌ PCT, with xyz", (), 0, 0, {"coordinates": True}),
 )
 
 #: mIoU, mean class accuracy, overall accuracy. The paper heads its first two columns "Instance

@@ -24,7 +24,23 @@ def test_the_features_are_the_block_of_the_encoding(generator: Generator) -> Non
     window = torch.exp(-(6.0**2) * z.square().sum(-1, keepdim=True) / 2)
     G = (window * torch.exp(1j * phase)).sum(2)
     G = G / torch.linalg.vector_norm(G, dim=-1, keepdim=True) * 32**0.5
-    torch.testing.assert_close(encoding(pos), encoding.block(G))
+    assert encoding.P is not None
+    place = torch.exp(1j * (pos @ encoding.P))
+    torch.testing.assert_close(encoding(pos), encoding.block(G + place))
+
+
+def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
+    encoding, pos = exact(), clouds(generator)
+    torch.testing.assert_close(encoding.largest(pos), encoding(pos).amax(1))
+
+
+def test_features_go_in_beside_the_encoding(generator: Generator) -> None:
+    settings = EncodingSettings(dim=32, hidden=16, channels=8, engine="dense")
+    encoding = seeded(lambda: Encoding(settings, in_channels=2), 0).double()
+    pos = clouds(generator)
+    features = torch.randn(2, 60, 2, generator=generator, dtype=torch.float64)
+    joint = torch.cat((encoding.encoded(pos), features + 0j), dim=-1)
+    torch.testing.assert_close(encoding(pos, None, features), encoding.block(joint))
 
 
 def test_at_some_points_it_is_what_it_is_there_at_all_points(generator: Generator) -> None:
@@ -52,7 +68,7 @@ def names(name: str, task: str, veckm: bool) -> set[str]:
 def test_the_counterparts_replace_what_the_paper_says_they_replace() -> None:
     objects, scenes = "classification", "semantic-segmentation"
     for name, task, gone in (
-        ("pointnet", objects, {"turn_input", "turn_features"}),
+        ("pointnet", objects, {"turn_input", "turn_features", "before", "after"}),
         ("pointnet2", objects, {"first"}),
         ("pct", objects, {"embedding"}),
         ("pointnet2", scenes, set()),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from veckm.models import MODELS, PointModel, Task, create_model, list_models
+from veckm.models import MODELS, Encoding, PointModel, Task, create_model, list_models
 
 CLASSES: dict[str, int] = {
     "classification": 5,
@@ -231,18 +231,24 @@ def test_a_cloud_of_coinciding_points_gives_numbers(name: str, task: Task, veckm
     assert bool(torch.isfinite(out).all())
 
 
-@pytest.mark.parametrize("name", ["pointnet", "pointnet2", "pct"])
-def test_coordinates_beside_the_encoding_say_where_a_point_is(name: str) -> None:
+@pytest.mark.parametrize("name", ["pointnet", "pct", "pointmlp", "dgcnn"])
+def test_the_position_says_where_a_point_is(name: str) -> None:
     pos = torch.rand(2, 64, 3, generator=Generator().manual_seed(0)) - 0.5
     category = torch.zeros(2, dtype=torch.long)
     moved = []
-    for coordinates in (False, True):
+    for options in ({"position": 0.0}, {}):
         model = create_model(
-            name, veckm=True, task="part-segmentation", num_classes=5, coordinates=coordinates
+            name, veckm=True, task="part-segmentation", num_classes=5, **options
         ).eval()
         with torch.no_grad():
             here, there = (model(x, None, category) for x in (pos, pos + 0.2))
         moved.append(float((here - there).abs().max() / here.abs().max()))
     assert moved[1] > 1e-3
-    if name != "pointnet2":  # whose later layers see coordinates anyway
-        assert moved[0] < 0.1 * moved[1]
+    assert moved[0] < 0.1 * moved[1]
+
+
+def test_networks_that_see_coordinates_have_no_position() -> None:
+    for name in ("pointnet2", "point_transformer", "kpconv"):
+        encoding = create_model(name, veckm=True, num_classes=5).encoding
+        assert isinstance(encoding, Encoding)
+        assert encoding.P is None

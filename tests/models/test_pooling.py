@@ -10,6 +10,7 @@ from torch import Generator
 
 from veckm.models import pooling
 from veckm.models.layers import perceptron
+from veckm.nn import ComplexLinear
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.2, 1.0])
@@ -53,3 +54,26 @@ def test_without_gradients_it_is_the_plain_maximum(generator: Generator) -> None
 def test_one_row_has_no_statistics(generator: Generator) -> None:
     with pytest.raises(ValueError, match="one row to learn from"):
         pooling.pooled(perceptron((4, 9)).train(), torch.randn(1, 1, 4, generator=generator))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("held", [1, 60, 1 << 20])
+def test_the_largest_norm_is_that_of_the_layer(
+    bias: bool, held: int, generator: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooling, "_HELD", held)
+    layer = ComplexLinear(4, 9, bias, dtype=torch.complex128)
+    h = torch.randn(3, 11, 4, generator=generator, dtype=torch.complex128, requires_grad=True)
+    fast, slow = pooling.largest_norm(layer, h), layer(h).abs().square().amax(1)
+    torch.testing.assert_close(fast, slow)
+    weight = torch.randn(fast.shape, generator=generator, dtype=torch.float64)
+    got = torch.autograd.grad((fast * weight).sum(), [h, *layer.parameters()])
+    want = torch.autograd.grad((slow * weight).sum(), [h, *layer.parameters()])
+    for first, second in zip(got, want, strict=True):
+        torch.testing.assert_close(first, second)
+
+
+def test_the_largest_norm_has_the_gradient_of_differences(generator: Generator) -> None:
+    layer = ComplexLinear(3, 5, dtype=torch.complex128)
+    h = torch.randn(2, 6, 3, generator=generator, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda h: pooling.largest_norm(layer, h), (h,))

@@ -96,7 +96,7 @@ def create_model(
         raise ValueError(
             f"{', '.join(for_encoding)} belong to the VecKM encoding; pass veckm=True with them"
         )
-    encoding = settings_for(task, **for_encoding) if veckm else None
+    encoding = settings_for(name, task, **for_encoding) if veckm else None
     own = {key: value for key, value in options.items() if key not in known}
     categories = num_categories if task == "part-segmentation" else 0
     if task == "part-segmentation" and num_categories < 1:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from veckm.encoder import VecKM
+from veckm.frequencies import standard_normal
 from veckm.functional import EngineName
 from veckm.models.base import Task
+from veckm.models.pooling import largest_norm
 from veckm.nn import FeatureBlock
 
 #: Points whose encodings are transformed at a time where no gradient is wanted.
@@ -30,8 +33,9 @@ class EncodingSettings:
             ``"random"`` for scenes.
         p: columns of B, for ``engine="random"``.
         eps: mean relative error of an encoding.
-        coordinates: have a point's coordinates beside its features. The paper's networks have not:
-            an encoding says what is around a point, not where in the object it is.
+        position: deviation of the frequencies P of e^(i x P), which is added to the encoding and
+            says where in the cloud a point is; an encoding alone says what is around it. None
+            where it is 0.
     """
 
     alpha: float = 30.0
@@ -42,12 +46,7 @@ class EncodingSettings:
     engine: EngineName = "auto"
     p: int = 2048
     eps: float = 1e-2
-    coordinates: bool = False
-
-    @property
-    def width(self) -> int:
-        """Channels that the network starts from."""
-        return self.channels + (3 if self.coordinates else 0)
+    position: float = 1.0
 
 
 #: Sections 4.2 to 4.4 of the VecKM paper; hidden and channels of objects are those of Appendix B.
@@ -61,26 +60,42 @@ PAPER: dict[Task, EncodingSettings] = {
     "semantic-segmentation": EncodingSettings(beta=9.0, hidden=256, channels=64, eps=5e-2),
 }
 
+#: Where a network differs from these. The paper does not speak of positions; the networks that its
+#: authors published add them where nothing else says where a point is. Nor does it give the sizes
+#: of VecKM -> PN: 256 -> 256 -> 1024 have the 1.29M parameters that Table 3 counts.
+_POINTNET: dict[str, Any] = {"hidden": 256, "channels": 1024}
+_PLACED: dict[str, Any] = {"position": 0.0}  # their groups and attentions see coordinates
+NETWORKS: dict[str, dict[Task, dict[str, Any]]] = {
+    "pointnet": {"classification": _POINTNET, "part-segmentation": _POINTNET},
+    "pointnet2": dict.fromkeys(PAPER, _PLACED),
+    "point_transformer": dict.fromkeys(PAPER, _PLACED),
+    "kpconv": dict.fromkeys(PAPER, _PLACED),
+}
+
 
 class Encoding(nn.Module):
     r"""Real features of the local geometry of every point.
 
-    .. math:: f_k = |W_2\, \mathrm{CReLU}(W_1 G(x_k) + b_1) + b_2|^2
+    .. math:: f_k = |W_2\, \mathrm{CReLU}(W_1 (G(x_k) + e^{i x_k P}) + b_1) + b_2|^2
 
     G is :class:`veckm.VecKM`, the rest :class:`veckm.nn.FeatureBlock`. As any layer does, it draws
     its start, the frequencies included, from torch's global generator.
 
     Args:
         settings: sizes; the paper's are in ``PAPER``, by task.
+        in_channels: F, real channels of a point that go into W_1 beside the encoding.
 
     Shapes:
-        - pos: (B, N, 3)
-        - output: (B, N, C), or (B, M, C) at the points of ``at``; C + 3 with coordinates
+        - pos: (B, N, 3), features: (B, N, F)
+        - output: (B, N, C), or (B, M, C) at the points of ``at``
     """
 
-    def __init__(self, settings: EncodingSettings) -> None:
+    P: Tensor | None
+
+    def __init__(self, settings: EncodingSettings, in_channels: int = 0) -> None:
         super().__init__()
-        self.channels, self.coordinates = settings.channels, settings.coordinates
+        self.channels = settings.channels
+        seed = int(torch.randint(2**31, ()))
         self.veckm = VecKM(
             settings.dim,
             alpha=settings.alpha,
@@ -89,26 +104,23 @@ class Encoding(nn.Module):
             p=settings.p,
             eps=settings.eps,
             draw="paper",
-            seed=int(torch.randint(2**31, ())),
+            seed=seed,
         )
-        self.block = FeatureBlock(settings.dim, settings.hidden, settings.channels)
+        self.register_buffer("P", _places(settings, seed))
+        self.block = FeatureBlock(settings.dim + in_channels, settings.hidden, settings.channels)
 
     def forward(
         self,
         pos: Tensor,  # (B, N, 3)
         at: Tensor | None = None,  # (B, M, 3)
+        features: Tensor | None = None,  # (B, N, F), or (B, M, F)
     ) -> Tensor:  # (B, N, C), or (B, M, C)
         """Features of every point, or of the places ``at``; the neighbours are all points.
 
         A network that goes on with some of the points need not encode the others: what it would
         gather from them is the same.
         """
-        local = self._transformed(self.veckm(pos, queries=at, progress=False))
-        if not self.coordinates:
-            return local
-        return torch.cat((local, pos if at is None else at), dim=-1)
-
-    def _transformed(self, encoded: Tensor) -> Tensor:  # (B, N, D) complex -> (B, N, C)
+        encoded = self.encoded(pos, at, features)
         if torch.is_grad_enabled():
             out: Tensor = self.block(encoded)
             return out
@@ -116,14 +128,48 @@ class Encoding(nn.Module):
         parts = [self.block(part) for part in rows.split(_ROWS)]
         return torch.cat(parts).view(*encoded.shape[:2], self.channels)
 
+    def largest(
+        self,
+        pos: Tensor,  # (B, N, 3)
+        features: Tensor | None = None,  # (B, N, F)
+    ) -> Tensor:  # (B, C)
+        """The maximum of every feature over the points, without holding those of all points."""
+        hidden = self.block.before(self.encoded(pos, None, features))
+        return largest_norm(self.block.last, hidden)
+
+    def encoded(
+        self,
+        pos: Tensor,  # (B, N, 3)
+        at: Tensor | None = None,  # (B, M, 3)
+        features: Tensor | None = None,  # (B, N, F), or (B, M, F)
+    ) -> Tensor:  # (B, N, D + F) complex, or (B, M, D + F)
+        """G(x) + e^(i x P), and the features."""
+        G: Tensor = self.veckm(pos, queries=at, progress=False)
+        if self.P is not None:
+            phase = (pos if at is None else at).to(self.P.dtype) @ self.P
+            G = G + torch.polar(torch.ones_like(phase), phase)
+        if features is None or not features.shape[-1]:
+            return G
+        return torch.cat((G, features.to(G.dtype)), dim=-1)
+
+
+def _places(settings: EncodingSettings, seed: int) -> Tensor | None:  # (3, D)
+    """P, independent of VecKM's A."""
+    if not settings.position:
+        return None
+    generator = torch.Generator().manual_seed(seed + 1)
+    P = standard_normal(3, settings.dim, generator=generator, draw="paper")
+    return (settings.position * P).to(torch.get_default_dtype())
+
 
 def front(encoding: EncodingSettings | None, in_channels: int) -> tuple[Encoding | None, int]:
     """VecKM in front, if it is wanted, and the channels that the network then starts from."""
     if encoding is None:
         return None, 3 + in_channels
-    return Encoding(encoding), encoding.width + in_channels
+    return Encoding(encoding), encoding.channels + in_channels
 
 
-def settings_for(task: Task, **changes: object) -> EncodingSettings:
-    """The paper's settings for a task, with some of them changed."""
-    return replace(PAPER[task], **changes)  # type: ignore[arg-type]
+def settings_for(name: str, task: Task, **changes: Any) -> EncodingSettings:
+    """What a network has for a task, with some of it changed."""
+    own = NETWORKS.get(name, {}).get(task, {})
+    return replace(PAPER[task], **{**own, **changes})

@@ -154,7 +154,7 @@ class KPConv(PointModel):
         super().__init__(num_classes, in_channels, num_categories)
         self.size, self.neighbors = size, neighbors
         self.encoding = None if encoding is None else Encoding(encoding)
-        wide = 1 + in_channels + (0 if encoding is None else encoding.width)
+        wide = 1 + in_channels + (0 if encoding is None else encoding.channels)
         self.register_buffer("kernel", kernel_points(), persistent=False)
         self.first = KernelConv(wide, 64)
         self.norm = Norm(64)

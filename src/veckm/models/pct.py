@@ -132,7 +132,7 @@ class PCTClassifier(PointModel):
             wide = 256
         else:
             self.encoding = Encoding(encoding)
-            wide = encoding.width + in_channels
+            wide = encoding.channels + in_channels
         self.before = perceptron((wide, 256, 256))
         self.attention = nn.ModuleList(OffsetAttention(256) for _ in range(4))
         self.fuse = Dense(wide + 4 * 256, 1024, _SLOPE)
@@ -191,7 +191,7 @@ class PCTParts(PointModel):
             wide = 128
         else:
             self.encoding = Encoding(encoding)
-            wide = encoding.width + in_channels
+            wide = encoding.channels + in_channels
         self.attention = nn.ModuleList(OffsetAttention(wide) for _ in range(4))
         self.fuse = Dense(4 * wide, 1024, _SLOPE)
         self.category = Dense(num_categories, 64, _SLOPE) if num_categories else None

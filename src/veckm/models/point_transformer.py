@@ -139,7 +139,7 @@ class PointTransformer(PointModel):
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
         self.encoding = None if encoding is None else Encoding(encoding)
-        wide = 3 + in_channels + (0 if encoding is None else encoding.width)
+        wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
         self.embed = Dense(wide, _WIDTHS[0])
         counts = (_BLOCKS[0] if encoding is None else 0, *_BLOCKS[1:])
         self.blocks = nn.ModuleList(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
 from veckm.models.base import PointModel
-from veckm.models.encoding import EncodingSettings, front
+from veckm.models.encoding import Encoding, EncodingSettings
 from veckm.models.layers import beside, head, perceptron
 from veckm.models.pooling import pooled
 
@@ -42,7 +44,9 @@ class PointNet(PointModel):
 
     `PointNet <https://arxiv.org/abs/1612.00593>`_ (Qi et al., CVPR 2017). With ``encoding`` this is
     VecKM -> PN of Section 4.2 of the VecKM paper: the features of the local geometry come in
-    instead of the coordinates, and there are no transform nets.
+    instead of the coordinates, and there are no transform nets. For objects the two layers of the
+    encoding are all that a point goes through before the maximum, as their 1.29M parameters in
+    Table 3 say.
 
     Args:
         num_classes: logits.
@@ -71,14 +75,16 @@ class PointNet(PointModel):
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
         plain = encoding is None
-        self.encoding, self.channels = front(encoding, in_channels)
+        self.encoding = None if encoding is None else Encoding(encoding, in_channels)
+        self.channels = 3 + in_channels if encoding is None else encoding.channels
         self.turn_input = TransformNet(self.channels, 3) if plain and input_transform else None
         self.turn_features = TransformNet(turned, turned) if plain and feature_transform else None
 
     def first(self, pos: Tensor, features: Tensor) -> Tensor:  # (B, N, channels)
         """What the shared perceptron sees: turned coordinates, or encodings."""
         if self.encoding is not None:
-            return torch.cat((self.encoding(pos), features), dim=-1)
+            out: Tensor = self.encoding(pos, None, features)
+            return out
         if self.turn_input is not None:
             pos = pos @ self.turn_input(torch.cat((pos, features), dim=-1))
         return torch.cat((pos, features), dim=-1)
@@ -95,6 +101,8 @@ class PointNet(PointModel):
 
 class PointNetClassifier(PointNet):
     """One answer for each cloud. Layers (64, 64), (64, 128, 1024), then (512, 256).
+
+    With ``encoding`` its two layers stand for the first five.
 
     Shapes:
         - pos: (B, N, 3)
@@ -120,15 +128,19 @@ class PointNetClassifier(PointNet):
             input_transform=input_transform,
             feature_transform=feature_transform,
         )
-        self.before = perceptron((self.channels, 64, 64))
-        self.after = perceptron((64, 64, 128, 1024))
-        self.widen = perceptron((1024, 512))
+        if encoding is None:
+            self.before = perceptron((self.channels, 64, 64))
+            self.after = perceptron((64, 64, 128, 1024))
+        self.widen = perceptron((1024 if encoding is None else encoding.channels, 512))
         self.answer = head((512, 256), num_classes, dropout)
 
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
         """The maximum over the points, then the perceptron of the cloud."""
-        x = self.turned(self.before(self.first(pos, features)))
-        out: Tensor = self.answer(self.widen(pooled(self.after, x)))
+        if self.encoding is not None:
+            cloud = self.encoding.largest(pos, features)
+        else:
+            cloud = pooled(self.after, self.turned(self.before(self.first(pos, features))))
+        out: Tensor = self.answer(self.widen(cloud))
         return out
 
 
@@ -136,7 +148,8 @@ class PointNetParts(PointNet):
     """One answer for each point of an object of a known category.
 
     The part segmentation network of Figure 9 in the PointNet paper: layers (64, 128, 128), the
-    second transform, (512, 2048), and (256, 256, 128) on all of these and the category.
+    second transform, (512, 2048), and (256, 256, 128) on all of these and the category. With
+    ``encoding`` its two layers stand for the first five.
 
     Shapes:
         - pos: (B, N, 3)
@@ -163,15 +176,15 @@ class PointNetParts(PointNet):
             feature_transform=feature_transform,
             turned=128,
         )
-        sizes = ((self.channels, 64), (64, 128), (128, 128), (128, 512), (512, 2048))
-        self.layers = nn.ModuleList(perceptron(pair) for pair in sizes)
-        seen = 64 + 128 + 128 + 512 + 2048 + 2048 + num_categories
-        self.answer = head((seen, 256, 256, 128), num_classes, 0.0)
+        sizes = (self.channels, 64, 128, 128, 512, 2048) if encoding is None else (self.channels,)
+        self.layers = nn.ModuleList(perceptron(pair) for pair in pairwise(sizes))
+        seen = sum(sizes[1:]) if encoding is None else self.channels
+        self.answer = head((seen + sizes[-1] + num_categories, 256, 256, 128), num_classes, 0.0)
 
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
         """Everything that the layers said of a point, and of the cloud, side by side."""
         x = self.first(pos, features)
-        seen = []
+        seen = [] if self.encoding is None else [x]
         for i, layer in enumerate(self.layers):
             x = layer(self.turned(x) if i == 3 else x)
             seen.append(x)

@@ -92,7 +92,7 @@ class PointNet2Objects(PointModel):
             self.width = 128
         else:
             self.encoding = Encoding(encoding)
-            self.width = encoding.width + in_channels
+            self.width = encoding.channels + in_channels
         self.second = SetAbstraction(self.width, (128, 128, 256), 0.4, 64)
         self.third = perceptron((3 + 256, 256, 512, 1024))
 
@@ -203,7 +203,7 @@ class PointNet2Scenes(PointModel):
         super().__init__(num_classes, in_channels, num_categories)
         self.encoding = None if encoding is None else Encoding(encoding)
         # The coordinates come in as features too, as in the authors' network: a scene has a floor.
-        wide = 3 + in_channels + (0 if encoding is None else encoding.width)
+        wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
         sizes = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 512))
         inner = (wide, *[s[-1] for s in sizes])
         self.down = nn.ModuleList(

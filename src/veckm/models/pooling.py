@@ -14,7 +14,8 @@ rows up to a product with h:
     dW = dx^T h = sparse rows of h  -  D W C
 
 So the layer costs one product in a step of training instead of three, and its activations are
-held a few clouds at a time.
+held a few clouds at a time. The same goes for the squared norms that end VecKM's feature block,
+y = max_n |W h_n + b|^2, where nothing but the winners has a gradient.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from veckm.models.layers import Dense, activate
+from veckm.nn import ComplexLinear
 
 #: Numbers of x that are held at a time.
 _HELD = 1 << 20
@@ -129,3 +131,80 @@ def _largest(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K
         else:  # one large product instead of many small ones
             torch.max(h[part] @ W.t(), dim=1, out=(best[part], at[part]))
     return best, at
+
+
+def largest_norm(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K) complex -> (B, C)
+    """max_n |W h_n + b|^2."""
+    zero = layer.weight.new_zeros(layer.out_features)
+    if h.dtype != layer.weight.dtype or torch.is_autocast_enabled():
+        out: Tensor = layer(h)
+        return torch.view_as_real(out).square().sum(-1).amax(1)
+    largest: Tensor = _LargestNorm.apply(
+        h, layer.weight, zero if layer.bias is None else layer.bias
+    )
+    return largest
+
+
+class _LargestNorm(torch.autograd.Function):
+    """max_n |W h_n + b|^2; the gradient of z = W h + b at the winners is 2 z."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,  # (B, N, K) complex
+        W: Tensor,  # (C, K) complex
+        b: Tensor,  # (C,) complex
+    ) -> Tensor:  # (B, C)
+        """A few clouds at a time."""
+        clouds, n, _ = h.shape
+        best = h.real.new_empty(clouds, len(W))
+        at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
+        z = h.new_empty(clouds, len(W))
+        three = _Three(W, b)
+        few = _few(n * len(W))
+        for start in range(0, clouds, few):
+            part = slice(start, start + few)
+            re, im = three.times(h[part])  # (b, C, N)
+            best[part], at[part] = torch.max(re.square().addcmul_(im, im), dim=2)
+            there = at[part, :, None]
+            z[part] = torch.complex(re.gather(2, there), im.gather(2, there)).squeeze(2)
+        ctx.save_for_backward(h, W, z, at)
+        return best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """dz = 2 z dy, and from there as in any linear layer."""
+        h, W, z, at = ctx.saved_tensors
+        clouds, n, k = h.shape
+        dz = 2 * z * dy  # (B, C)
+        won = at + torch.arange(clouds, device=at.device)[:, None] * n
+        flat = h.flatten(0, 1)
+        dh = torch.zeros_like(flat)
+        dW = torch.zeros_like(W)
+        for some, rows in zip(dz.split(_few(W.numel())), won.split(_few(W.numel())), strict=True):
+            there = rows.flatten()
+            dh.index_add_(0, there, (some[..., None] * W.conj()).flatten(0, 1))
+            winners = flat.index_select(0, there).view(*some.shape, k)
+            dW += (some[..., None] * winners.conj()).sum(0)
+        return dh.view(h.shape), dW, dz.sum(0)
+
+
+class _Three:
+    """A complex product by three real ones instead of four.
+
+    With W = R + i S and h = x + i y: Re = R (x + y) - (R + S) y, Im = R (x + y) + (S - R) x.
+    """
+
+    def __init__(self, W: Tensor, b: Tensor) -> None:
+        re, im = W.real.contiguous(), W.imag.contiguous()
+        self.first, self.second, self.third = re, im - re, re + im
+        self.re, self.im = b.real[:, None], b.imag[:, None]
+
+    def times(self, h: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K) complex -> (B, C, N) twice
+        """Real and imaginary part of W h + b, channels before points."""
+        x, y = h.real.mT, h.imag.mT
+        both = self.first @ (x + y)
+        re = both - self.third @ y
+        im = both.add_(self.second @ x)
+        return re.add_(self.re), im.add_(self.im)

@@ -72,3 +72,18 @@ class FeatureBlock(nn.Module):
         """The real features of every encoding."""
         features: Tensor = self.layers(G)
         return features
+
+    def before(
+        self,
+        G: Tensor,  # (..., D) complex
+    ) -> Tensor:  # (..., hidden) complex
+        """What comes into the last linear layer."""
+        hidden: Tensor = self.layers[:-2](G)
+        return hidden
+
+    @property
+    def last(self) -> ComplexLinear:
+        """The last linear layer, W_2 and b_2."""
+        layer = self.layers[-2]
+        assert isinstance(layer, ComplexLinear)
+        return layer
