@@ -234,16 +234,11 @@ def _bend(spool: Spool, tile: int, facts: Facts) -> np.ndarray:  # (n, 2)
             waiting.append(replace(part, cells=_wider(boxes, part.cells)))
             continue
         own = region.rows(part.places)
-        found = sets.query(own)
-        x = region.xyz[own]
-        need = found[-1][0][:, -1] * (1 + 1e-6)
+        normal = spool.read(_NORMAL, region.ranges)
+        bent, need = part_curvatures(region.xyz, normal, own, sets)
+        x, need = region.xyz[own], need * (1 + 1e-6)
         open_ = open_rows(boxes, region.loaded, region.cell[own], x, x, need)
-        good = ~open_
-        if good.any():
-            normal = spool.read(_NORMAL, region.ranges)
-            chosen = [rows[good] for _, rows in found]
-            bent = part_curvatures(region.xyz, normal, own[good], chosen)
-            out[part.places[good] - start] = bent
+        out[part.places[~open_] - start] = bent[~open_]
         if open_.any():
             around = near_rows(boxes, region.cell[own[open_]], x[open_], x[open_], need[open_])
             waiting.append(_Part(part.places[open_], around))

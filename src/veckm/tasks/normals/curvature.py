@@ -113,10 +113,12 @@ def principal_curvatures(
         return pos.new_zeros(len(pos), 2)
     x = pos.detach().to("cpu", torch.float64)
     n = torch.nn.functional.normalize(normal.detach().to("cpu", torch.float64), dim=-1)
+    every = torch.arange(len(x))
     if neighbors is not None:
         near = _known(neighbors, len(x))
         width = near.shape[-1]
-        return _everywhere(x, n, lambda here: list(near[here].long().unbind(1)), width).to(pos)
+        bent = _everywhere(x, n, every, lambda here: list(near[here].long().unbind(1)), width)
+        return bent.to(pos)
     k, levels = (NEIGHBORS, _LEVELS) if k is None else (k, 1)
     k = check_k(k, len(x))
     # In the order of the leaves of a tree what is near in space is near in memory.
@@ -125,7 +127,7 @@ def principal_curvatures(
     x, n = x[order], n[order]
     low = x.numpy().min(0)
     sets = Sets(x.numpy(), order, low, float((x.numpy() - low).max()), k, levels)
-    found[order] = _everywhere(x, n, sets.near, k)
+    found[order] = _everywhere(x, n, every, sets.near, k)
     return found.to(pos)
 
 
@@ -179,22 +181,19 @@ def part_curvatures(
     pos: np.ndarray,  # (N, 3) float64
     normal: np.ndarray,  # (N, 3)
     rows: np.ndarray,  # (m,)
-    near: list[np.ndarray],  # S times (m, K)
-) -> np.ndarray:  # (m, 2) float64
-    """:func:`principal_curvatures` of some points whose neighbourhoods are known."""
+    sets: Sets,
+) -> tuple[np.ndarray, np.ndarray]:  # (m, 2) float64, (m,) float64
+    """:func:`principal_curvatures` of some points, and how far away the farthest neighbour is."""
     x = torch.from_numpy(pos)
     n = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
-    sets, width = [torch.from_numpy(s) for s in near], near[0].shape[1]
-    out = x.new_empty(len(rows), 2)
-    step, at = max(1, _PAIRS // width), torch.from_numpy(rows)
+    reach = np.empty(len(pos))
 
-    def chunk(first: int) -> None:
-        part = slice(first, first + step)
-        out[part] = _curvatures(x, n, at[part], [s[part] for s in sets])
+    def near(here: Tensor) -> list[Tensor]:
+        found = sets.query(here.numpy())
+        reach[here.numpy()] = found[-1][0][:, -1]
+        return [torch.from_numpy(rows) for _, rows in found]
 
-    starts = range(0, len(rows), step)
-    share(starts, lambda _: chunk, workers(out.device, len(starts)))
-    return out.numpy()
+    return _everywhere(x, n, torch.from_numpy(rows), near, sets.k).numpy(), reach[rows]
 
 
 def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
@@ -213,16 +212,22 @@ def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
     return neighbors.reshape(count, -1, neighbors.shape[-1]).cpu()
 
 
-def _everywhere(x: Tensor, n: Tensor, search: Search, width: int) -> Tensor:  # -> (N, 2)
-    """The curvatures of all points, by neighbourhoods of `width` points."""
-    out = x.new_empty(len(x), 2)
+def _everywhere(
+    x: Tensor,  # (N, 3)
+    n: Tensor,  # (N, 3)
+    rows: Tensor,  # (m,)
+    search: Search,
+    width: int,
+) -> Tensor:  # (m, 2)
+    """The curvatures at some rows, by neighbourhoods of `width` points, found on the way."""
+    out = x.new_empty(len(rows), 2)
     step = max(1, _PAIRS // width)
 
     def chunk(first: int) -> None:
-        here = torch.arange(first, min(first + step, len(x)))
-        out[here] = _curvatures(x, n, here, search(here))
+        here = rows[first : first + step]
+        out[first : first + step] = _curvatures(x, n, here, search(here))
 
-    starts = range(0, len(x), step)
+    starts = range(0, len(rows), step)
     share(starts, lambda _: chunk, workers(out.device, len(starts)))
     return out
 
