@@ -61,9 +61,10 @@ PAPER: dict[Task, EncodingSettings] = {
 }
 
 #: Where a network differs from these. The paper does not speak of positions; the networks that its
-#: authors published add them where nothing else says where a point is. Nor does it give the sizes
-#: of VecKM -> PN: 256 -> 256 -> 1024 have the 1.29M parameters that Table 3 counts.
-_POINTNET: dict[str, Any] = {"hidden": 256, "channels": 1024}
+#: authors published add them where nothing else says where a point is. Nor does it give the width
+#: of VecKM -> PN: 1024 channels are PointNet's before its maximum. Its authors' has 256 hidden ones,
+#: and so the 1.29M parameters that Table 3 counts; half of them make half of the products.
+_POINTNET: dict[str, Any] = {"channels": 1024}
 _PLACED: dict[str, Any] = {"position": 0.0}  # their groups and attentions see coordinates
 NETWORKS: dict[str, dict[Task, dict[str, Any]]] = {
     "pointnet": {"classification": _POINTNET, "part-segmentation": _POINTNET},
@@ -147,7 +148,7 @@ class Encoding(nn.Module):
         G: Tensor = self.veckm(pos, queries=at, progress=False)
         if self.P is not None:
             phase = (pos if at is None else at).to(self.P.dtype) @ self.P
-            G = G + torch.polar(torch.ones_like(phase), phase)
+            G = G + torch.complex(phase.cos(), phase.sin())
         if features is None or not features.shape[-1]:
             return G
         return torch.cat((G, features.to(G.dtype)), dim=-1)

@@ -45,8 +45,7 @@ class PointNet(PointModel):
     `PointNet <https://arxiv.org/abs/1612.00593>`_ (Qi et al., CVPR 2017). With ``encoding`` this is
     VecKM -> PN of Section 4.2 of the VecKM paper: the features of the local geometry come in
     instead of the coordinates, and there are no transform nets. For objects the two layers of the
-    encoding are all that a point goes through before the maximum, as their 1.29M parameters in
-    Table 3 say.
+    encoding are all that a point goes through before the maximum.
 
     Args:
         num_classes: logits.
