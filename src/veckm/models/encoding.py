@@ -62,8 +62,8 @@ PAPER: dict[Task, EncodingSettings] = {
 
 #: Where a network differs from these. The paper does not speak of positions; the networks that its
 #: authors published add them where nothing else says where a point is. Nor does it give the width
-#: of VecKM -> PN: 1024 channels are PointNet's before its maximum. Its authors' has 256 hidden ones,
-#: and so the 1.29M parameters that Table 3 counts; half of them make half of the products.
+#: of VecKM -> PN: 1024 channels are PointNet's before its maximum. Its authors' has 256 hidden
+#: channels, and so the 1.29M parameters that Table 3 counts; half of them make half the products.
 _POINTNET: dict[str, Any] = {"channels": 1024}
 _PLACED: dict[str, Any] = {"position": 0.0}  # their groups and attentions see coordinates
 NETWORKS: dict[str, dict[Task, dict[str, Any]]] = {
