@@ -12,10 +12,13 @@ from networks.cases import Case
 
 Rows = Sequence[dict[str, Any]]
 
+#: Rows that agree in these had the same training.
+BUDGET = ("objects", "epochs", "points", "batch", "rate", "smoothing", "drop")
+
 
 def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> list[dict[str, Any]]:
     """Rows of earlier runs and of this one; one that is about the same thing is replaced."""
-    rows = {tuple(str(row.get(name)) for name in same): row for row in (*old, *new)}
+    rows = {tuple(str(row.get(name) or 0) for name in same): row for row in (*old, *new)}
     return list(rows.values())
 
 
@@ -46,15 +49,15 @@ def _alike(rows: Rows) -> list[list[dict[str, Any]]]:
 
 
 def _settings(row: dict[str, Any]) -> str:
-    return f"{row['objects']} {row['epochs']} {row['points']} {row['batch']} {row['rate']}"
+    return " ".join(str(row.get(name) or 0) for name in BUDGET)
 
 
 def _trained(mine: Rows) -> str:
     row = mine[0]
     minutes = statistics.fmean(r["train_seconds"] for r in mine) / 60
-    return (
-        f"{row['objects']:,} x {row['points']:,} points, {row['epochs']} epochs, {minutes:.0f} min"
-    )
+    beyond = [f"{name} {row[name]:g}" for name in ("smoothing", "drop") if row.get(name)]
+    size = f"{row['objects']:,} x {row['points']:,} points, {row['epochs']} epochs"
+    return ", ".join((size, *beyond, f"{minutes:.0f} min"))
 
 
 def _difference(case: Case, mine: Rows, rows: Rows, metrics: Sequence[str]) -> list[str]:

@@ -98,7 +98,7 @@ def main(table: Table, options: Options) -> int:
 
 
 #: Rows that agree in these are of the same run.
-_SAME = ("key", "seed", "objects", "tested", "epochs", "points", "batch", "rate")
+_SAME = ("key", "seed", "tested", *pages.BUDGET)
 
 
 def _chosen(table: Table, names: Sequence[str]) -> list[Case]:

@@ -103,6 +103,22 @@ def test_augmentation_scales_and_moves_within_its_ranges(per_axis: bool) -> None
     assert 0.19 < float(shift.abs().max()) < 0.2001
 
 
+def test_dropped_points_become_the_first_with_all_that_is_theirs() -> None:
+    s = sample(40)
+    shares = []
+    for seed in range(60):
+        thin = Augment(translation=0, scale=(1, 1), drop=0.8)(s, generator_of(seed))
+        same = (thin.pos == s.pos).all(1)
+        gone = (thin.pos == s.pos[0]).all(1)
+        assert bool((same | gone).all())
+        assert torch.equal(thin.features[gone], s.features[:1].expand(int(gone.sum()), -1))
+        shares.append(float((~same).float().mean()))
+    assert 0 <= min(shares) < 0.1
+    assert 0.6 < max(shares) < 0.95
+    with pytest.raises(ValueError, match="share of the points"):
+        Augment(drop=1.0)
+
+
 def test_augmentation_is_of_its_generator_and_turns_normals_with_the_surface() -> None:
     s = sample()
     one, two = (Augment()(s, generator_of(5)) for _ in range(2))

@@ -16,6 +16,7 @@ from tyro.conf import arg
 from veckm import __version__
 from veckm.cli import networks
 from veckm.cli.networks import AnyTask, Cache, Flag, Folder, Limit, Objects, Places, Voxel
+from veckm.data.augment import Augment
 from veckm.data.cache import write_whole
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples
@@ -94,7 +95,7 @@ class _Train:
                 samples,
                 recipe,
                 self.out,
-                augment=None if self.no_augment else task.augment(getattr(self, "normals", False)),
+                augment=None if self.no_augment else self._augment(task),
                 validation=validation,
                 validate_every=self.validate_every,
                 device=device,
@@ -116,6 +117,9 @@ class _Train:
         out: dict[str, Any] = {"name": self.model, "veckm": self.veckm, "task": task.name}
         out |= {"num_classes": task.num_classes, "in_channels": samples.in_channels}
         return out | {"seed": self.seed}
+
+    def _augment(self, task: AnyTask) -> Augment:
+        return task.augment(getattr(self, "normals", False))
 
     def _given(self, *names: str) -> dict[str, Any]:
         """The options that were given; the others have the task's defaults."""
@@ -141,9 +145,16 @@ class TrainClassification(_Train):
     """Folder for the checkpoint of the last epoch, the log and the metrics."""
     normals: Flag = False
     """Give the network the normals too, where the data has them."""
+    smoothing: float = 0.0
+    """Smooth the labels by so much; the authors of VecKM took 0.2."""
+    drop: float = 0.0
+    """Drop up to this share of the points of a cloud; the authors of VecKM took 0.875."""
 
     def _task(self) -> Classification:
-        return Classification(**self._given("points"))
+        return Classification(smoothing=self.smoothing, **self._given("points"))
+
+    def _augment(self, task: AnyTask) -> Augment:
+        return replace(super()._augment(task), drop=self.drop)
 
     def _sets(self, task: AnyTask) -> _Sets:
         objects = Objects(self.data, task.points, self.normals, cache=self.cache)

@@ -1,4 +1,4 @@
-"""The paper's augmentation: every cloud is stretched and moved at random."""
+"""The paper's augmentation: every cloud is stretched and moved at random, and may be thinned."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class Augment:
         scale: a and b.
         per_axis: one factor an axis; False for one a cloud.
         normals: the first three features are normals, which turn by 1 / s.
+        drop: a share of the points, drawn from U[0, drop] for each cloud, is put where its first
+            point is. The paper's text has none; its authors' program has 0.875 for objects.
     """
 
     translation: float = 0.2
     scale: tuple[float, float] = (0.67, 1.5)
     per_axis: bool = True
     normals: bool = False
+    drop: float = 0.0
 
     def __post_init__(self) -> None:
         if self.translation < 0 or not 0 < self.scale[0] <= self.scale[1]:
@@ -37,9 +40,13 @@ class Augment:
                 f"translation must not be negative and scale a range of positive numbers, "
                 f"got {self.translation!r} and {self.scale!r}"
             )
+        if not 0 <= self.drop < 1:
+            raise ValueError(f"drop is a share of the points, from 0 to below 1, got {self.drop!r}")
 
     def __call__(self, sample: Sample, generator: torch.Generator) -> Sample:
-        """The sample stretched and moved, by two draws from the generator."""
+        """The sample stretched, moved and thinned, by draws from the generator."""
+        if self.drop:
+            sample = _thinned(sample, self.drop, generator)
         low, high = self.scale
         draw = torch.rand(3 if self.per_axis else 1, generator=generator)
         scale = low + (high - low) * draw
@@ -48,6 +55,19 @@ class Augment:
         if self.normals and features is not None:
             features = torch.cat((_turned(features[:, :3], scale), features[:, 3:]), 1)
         return replace(sample, pos=sample.pos * scale + shift, features=features)
+
+
+def _thinned(sample: Sample, most: float, generator: torch.Generator) -> Sample:
+    """Up to a share of the points, with all that belongs to them, become the first one."""
+    share = most * torch.rand(1, generator=generator)
+    gone = torch.rand(len(sample.pos), generator=generator) <= share
+    rows = torch.where(gone, 0, torch.arange(len(sample.pos)))
+    return replace(
+        sample,
+        pos=sample.pos[rows],
+        label=sample.label[rows] if sample.label.dim() else sample.label,
+        features=None if sample.features is None else sample.features[rows],
+    )
 
 
 def _turned(

@@ -22,7 +22,7 @@ class Classification:
     Attributes:
         num_classes: 40 or 10 for ModelNet.
         points: of every cloud.
-        smoothing: of the labels; none in the paper.
+        smoothing: of the labels; none in the paper's text, 0.2 in its authors' program.
     """
 
     num_classes: int = 40
