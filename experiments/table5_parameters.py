@@ -16,10 +16,9 @@ from typing import Any
 
 import tyro
 from networks.cases import ALPHAS, BETAS, TABLE5
-from networks.program import Options
 from networks.runs import run
 from results import header, markdown, mean, save, where
-from table2_classification import sets
+from table2_classification import ObjectOptions, sets
 
 from veckm.models import create_model
 from veckm.training import Recipe
@@ -27,7 +26,7 @@ from veckm.training.memory import keep_freed_memory
 
 
 @dataclass(frozen=True)
-class GridOptions(Options):
+class GridOptions(ObjectOptions):
     """Options of the grid; 16 trainings, so a small budget each."""
 
     epochs: int = 10
