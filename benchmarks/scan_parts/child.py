@@ -24,10 +24,10 @@ class Ran:
     error: str
 
 
-def veckm(*args: object) -> Ran:
+def veckm(*args: object, threads: int | None = None) -> Ran:
     """Run it to its end, looking at its memory as it goes."""
     start = time.perf_counter()
-    process = _start(args)
+    process = _start(args, threads)
     peak = 0
     while process.poll() is None:
         peak = max(peak, _resident(process.pid))
@@ -63,11 +63,13 @@ def worker_killed(args: Sequence[object], after: float) -> tuple[Ran, bool]:
     return Ran(time.perf_counter() - start, 0, process.returncode, error.decode()), killed
 
 
-def _start(args: Sequence[object]) -> subprocess.Popen[bytes]:
+def _start(args: Sequence[object], threads: int | None = None) -> subprocess.Popen[bytes]:
+    limit = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return subprocess.Popen(
         [sys.executable, "-c", _CODE, *map(str, args)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        env={**os.environ, **limit},
         start_new_session=True,
     )
 

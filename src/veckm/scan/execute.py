@@ -10,7 +10,6 @@ a shared file system.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +65,8 @@ def on_dask(
     import dask
     from distributed import Client, LocalCluster, as_completed
 
-    threads = None if workers is None else max(1, (os.cpu_count() or 1) // workers)
+    # Those of this process are shared out; OMP_NUM_THREADS says how many there are.
+    threads = None if workers is None else max(1, torch.get_num_threads() // workers)
     with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
         cluster: Any = scheduler
         if cluster is None:
