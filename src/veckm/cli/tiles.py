@@ -27,7 +27,7 @@ class Tiled:
 
     tile: _Count = None
     """Go through the cloud in tiles of K points at most, resumable, in memory that does not depend
-    on its size. Clouds of more than 2 million points do so by themselves, with 500,000."""
+    on its size. Clouds of more than 2 million points do so by themselves, with 200,000."""
     workers: _Count = None
     """Tiles on K processes of this machine, by Dask."""
     scheduler: _Address = None

@@ -211,11 +211,13 @@ def _tiles(
     waiting = [np.arange(len(counts))]
     while waiting:
         cells = waiting.pop()
-        if len(cells) > 1 and counts[cells].sum() > most:
+        parts = -(-int(counts[cells].sum()) // most)
+        if len(cells) > 1 and parts > 1:
             axis = int(np.ptp(place[cells], axis=0).argmax())
             cells = cells[np.argsort(place[cells, axis], kind="stable")]
             half = np.cumsum(counts[cells])
-            cut = int(np.clip(np.searchsorted(half, half[-1] / 2) + 1, 1, len(cells) - 1))
+            share = half[-1] * (parts // 2) / parts  # so that all tiles are about as large
+            cut = int(np.clip(np.searchsorted(half, share), 1, len(cells) - 1))
             waiting += [cells[cut:], cells[:cut]]
         elif len(cells):
             order.append(np.sort(cells))

@@ -21,7 +21,7 @@ from veckm.scan.operation import Operation
 from veckm.scan.spool import FIELDS, Spool, fill
 
 #: Points of a tile unless asked otherwise.
-TILE = 500_000
+TILE = 200_000
 _LEAST_TILE = 1000
 #: What a spool says of its points, beside them.
 _TABLES = ("layout.npz", "boxes.npy")
