@@ -14,6 +14,8 @@ from veckm.tasks.normals.levels import LEVELS, NEIGHBORS, SLACK, Hierarchy, wind
 _ROWS = 1 << 17
 #: Distances are float32 numbers of moved points: a little more is asked for than they say.
 _MORE, _ABOUT = 1 + 1e-5, 1e-5
+#: A first look reaches at most so many times as far as half of the points ask for.
+_LONELY = 2.0
 
 
 class Cone:
@@ -103,6 +105,9 @@ class Cone:
 def first_guess(boxes: np.ndarray, counts: np.ndarray, stages: int) -> np.ndarray:
     """How far around cells to look at first, from their density as that of a surface.
 
+    A lonely cell among crowded ones would ask for very many of these; its points, which are few,
+    are better looked at again by what they need.
+
     Shapes:
         - boxes: (2, c, 3)
         - counts: (c,)
@@ -113,7 +118,15 @@ def first_guess(boxes: np.ndarray, counts: np.ndarray, stages: int) -> np.ndarra
     far = 1.2 * np.sqrt(NEIGHBORS * 4 ** (LEVELS - 1) / np.pi * each)
     side, reach = window_domain()
     guess: np.ndarray = stages * far + np.maximum(2 * side + reach, 3 * far)
-    return guess
+    capped: np.ndarray = np.minimum(guess, _LONELY * middle(guess, counts))
+    return capped
+
+
+def middle(values: np.ndarray, counts: np.ndarray) -> float:
+    """The value that half of the points are below, where `counts` of them have each."""
+    order = np.argsort(values)
+    total = np.cumsum(counts[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])
 
 
 def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:

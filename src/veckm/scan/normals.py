@@ -27,7 +27,7 @@ from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
 from veckm.io.ranges import create_sink
 from veckm.io.source import Source
-from veckm.scan.cone import Cone, first_guess
+from veckm.scan.cone import Cone, first_guess, middle
 from veckm.scan.facts import boxes_in, find_facts, frame_from
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Facts, Operation, Phase, gather, with_columns
@@ -40,8 +40,9 @@ from veckm.tasks.normals.orient import orient as turn
 
 _NORMAL, _ERROR = Field("normal", "f4", 3), Field("normal_error", "f4")
 _CURVATURE = Field("curvature", "f4", 2)
-#: Points in memory, as a multiple of the tile, beyond which open rows are taken in smaller parts.
-_MOST = 3
+#: Points in memory, as a multiple of those asked for and a few, beyond which open rows are taken in
+#: smaller parts.
+_MOST, _FEW = 3, 100_000
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _further(
     cells = Cone(points, region.rows(part.places), stages).needed(boxes, region.cell)
     if part.times > 1:
         cells |= region.loaded
-    limit = _MOST * (int(spool.layout.counts.max()) + len(part.places) + CHUNK)
+    limit = _MOST * (int(spool.layout.counts.max()) + len(part.places) + _FEW)
     if len(part.places) > 1 and spool.layout.counts[cells].sum() > limit:
         halves = [replace(part, places=half) for half in np.array_split(part.places, 2)]
         return [p for half in halves for p in _further(spool, region, points, boxes, half, stages)]
@@ -218,8 +219,10 @@ def _bend(spool: Spool, tile: int, facts: Facts) -> np.ndarray:  # (n, 2)
     boxes = spool.boxes
     cells, (start, stop) = spool.cells(tile), spool.range(tile)
     sides = boxes[1, cells] - boxes[0, cells]
-    size = np.sqrt(np.prod(np.sort(sides, 1)[:, 1:], 1) / spool.layout.counts[cells])
-    begin = near(boxes, boxes[0, cells], boxes[1, cells], 14.0 * size)
+    counts = spool.layout.counts[cells]
+    size = np.sqrt(np.prod(np.sort(sides, 1)[:, 1:], 1) / counts)
+    reach = 14.0 * np.minimum(size, 2 * middle(size, counts))
+    begin = near(boxes, boxes[0, cells], boxes[1, cells], reach)
     begin[cells] = True
     out = np.zeros((stop - start, 2), np.float32)
     if spool.count < 3:
