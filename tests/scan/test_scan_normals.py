@@ -14,7 +14,7 @@ from veckm.data import shapes
 from veckm.io.ranges import open_source
 from veckm.scan import Normals, run
 from veckm.scan import normals as scanned
-from veckm.scan.cone import Cone
+from veckm.scan.cone import Cone, first_guess
 from veckm.scan.facts import boxes_in, find_facts, frame_from
 from veckm.scan.region import Region, near
 from veckm.scan.spool import Spool, fill
@@ -191,3 +191,12 @@ def test_consistent_directions_are_refused_with_the_reason() -> None:
         Normals("consistent")
     with pytest.raises(ValueError, match="go together"):
         Normals("viewpoint")
+
+
+def test_a_lonely_cell_does_not_ask_for_its_crowded_neighbours() -> None:
+    low = np.stack((np.arange(11.0), np.zeros(11), np.zeros(11)), 1) * 100
+    boxes = np.stack((low, low + np.array([100, 100, 1])))
+    counts = np.array([10_000] * 10 + [4])
+    guess = first_guess(boxes, counts, stages=2)
+    assert guess[-1] == pytest.approx(2 * guess[0])
+    np.testing.assert_array_equal(guess[:-1], guess[0])
