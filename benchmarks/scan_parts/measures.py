@@ -171,7 +171,7 @@ def claims(results: dict[str, Figures]) -> list[Claim]:
             ran, small = r["tiles"], r["memory"]
             peak = ran["peak"] / 1e9
             text = f"peak memory of {name}, {r['points'] / 1e6:g}M points"
-            out.append(Claim(text, f"< {most:g} GB", f"{peak:.2f} GB", peak < most))
+            out.append(Claim(text, f"< {most:g} GB", f"{peak:.3f} GB", peak < most))
             pace = r["points"] / ran["seconds"] / (r["memory_points"] / small["seconds"])
             out.append(Claim.at_least(f"{name}: points/s in tiles / in memory", pace, 0.7))
     if "dask" in results:

@@ -6,11 +6,21 @@ import copy
 
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from veckm.models import pooling
 from veckm.models.layers import perceptron
 from veckm.nn import ComplexLinear
+
+
+def same_gradients(
+    fast: Tensor, of: list[Tensor], slow: Tensor, to: list[Tensor], generator: Generator
+) -> None:
+    weight = torch.randn(fast.shape, generator=generator, dtype=torch.float64)
+    got = torch.autograd.grad((fast * weight).sum(), of)
+    want = torch.autograd.grad((slow * weight).sum(), to)
+    for first, second in zip(got, want, strict=True):
+        torch.testing.assert_close(first, second)
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.2, 1.0])
@@ -28,11 +38,7 @@ def test_pooled_is_the_maximum_of_the_layers(
     x = torch.randn(3, 11, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     a, b = pooling.pooled(fast, x), slow(x).amax(1)
     torch.testing.assert_close(a, b)
-    weight = torch.randn(a.shape, generator=generator, dtype=torch.float64)
-    got = torch.autograd.grad((a * weight).sum(), [x, *fast.parameters()])
-    want = torch.autograd.grad((b * weight).sum(), [x, *slow.parameters()])
-    for first, second in zip(got, want, strict=True):
-        torch.testing.assert_close(first, second)
+    same_gradients(a, [x, *fast.parameters()], b, [x, *slow.parameters()], generator)
     for first, second in zip(fast.buffers(), slow.buffers(), strict=True):
         torch.testing.assert_close(first, second)
 
@@ -66,11 +72,8 @@ def test_the_largest_norm_is_that_of_the_layer(
     h = torch.randn(3, 11, 4, generator=generator, dtype=torch.complex128, requires_grad=True)
     fast, slow = pooling.largest_norm(layer, h), layer(h).abs().square().amax(1)
     torch.testing.assert_close(fast, slow)
-    weight = torch.randn(fast.shape, generator=generator, dtype=torch.float64)
-    got = torch.autograd.grad((fast * weight).sum(), [h, *layer.parameters()])
-    want = torch.autograd.grad((slow * weight).sum(), [h, *layer.parameters()])
-    for first, second in zip(got, want, strict=True):
-        torch.testing.assert_close(first, second)
+    inputs = [h, *layer.parameters()]
+    same_gradients(fast, inputs, slow, inputs, generator)
 
 
 def test_the_largest_norm_has_the_gradient_of_differences(generator: Generator) -> None:

@@ -135,13 +135,12 @@ def _largest(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K
 
 def largest_norm(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K) complex -> (B, C)
     """max_n |W h_n + b|^2."""
-    zero = layer.weight.new_zeros(layer.out_features)
-    if h.dtype != layer.weight.dtype or torch.is_autocast_enabled():
-        out: Tensor = layer(h)
-        return torch.view_as_real(out).square().sum(-1).amax(1)
-    largest: Tensor = _LargestNorm.apply(
-        h, layer.weight, zero if layer.bias is None else layer.bias
-    )
+    if torch.is_autocast_enabled():
+        return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
+    bias: Tensor | None = layer.bias
+    if bias is None:
+        bias = layer.weight.new_zeros(layer.out_features)
+    largest: Tensor = _LargestNorm.apply(h, layer.weight, bias)
     return largest
 
 

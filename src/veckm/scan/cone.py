@@ -118,15 +118,16 @@ def first_guess(boxes: np.ndarray, counts: np.ndarray, stages: int) -> np.ndarra
     far = 1.2 * np.sqrt(NEIGHBORS * 4 ** (LEVELS - 1) / np.pi * each)
     side, reach = window_domain()
     guess: np.ndarray = stages * far + np.maximum(2 * side + reach, 3 * far)
-    capped: np.ndarray = np.minimum(guess, _LONELY * middle(guess, counts))
-    return capped
+    return capped(guess, counts)
 
 
-def middle(values: np.ndarray, counts: np.ndarray) -> float:
-    """The value that half of the points are below, where `counts` of them have each."""
-    order = np.argsort(values)
+def capped(reach: np.ndarray, counts: np.ndarray) -> np.ndarray:  # (c,), (c,) -> (c,)
+    """Reaches of cells, none far beyond what half of the points have, `counts` of them in each."""
+    order = np.argsort(reach)
     total = np.cumsum(counts[order])
-    return float(values[order][np.searchsorted(total, total[-1] / 2)])
+    middle = reach[order][np.searchsorted(total, total[-1] / 2)]
+    out: np.ndarray = np.minimum(reach, _LONELY * middle)
+    return out
 
 
 def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:

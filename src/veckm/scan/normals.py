@@ -27,7 +27,7 @@ from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
 from veckm.io.ranges import create_sink
 from veckm.io.source import Source
-from veckm.scan.cone import Cone, first_guess, middle
+from veckm.scan.cone import Cone, capped, first_guess
 from veckm.scan.facts import boxes_in, find_facts, frame_from
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Facts, Operation, Phase, gather, with_columns
@@ -221,8 +221,7 @@ def _bend(spool: Spool, tile: int, facts: Facts) -> np.ndarray:  # (n, 2)
     sides = boxes[1, cells] - boxes[0, cells]
     counts = spool.layout.counts[cells]
     size = np.sqrt(np.prod(np.sort(sides, 1)[:, 1:], 1) / counts)
-    reach = 14.0 * np.minimum(size, 2 * middle(size, counts))
-    begin = near(boxes, boxes[0, cells], boxes[1, cells], reach)
+    begin = near(boxes, boxes[0, cells], boxes[1, cells], capped(14.0 * size, counts))
     begin[cells] = True
     out = np.zeros((stop - start, 2), np.float32)
     if spool.count < 3:
