@@ -20,9 +20,9 @@ from networks.runs import run
 from results import header, markdown, mean, save, where
 from table2_classification import ObjectOptions, sets
 
+from veckm.memory import keep_freed_memory
 from veckm.models import create_model
 from veckm.training import Recipe
-from veckm.training.memory import keep_freed_memory
 
 
 @dataclass(frozen=True)

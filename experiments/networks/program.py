@@ -18,8 +18,8 @@ from networks.pages import Rows
 from networks.runs import Sets, run
 from networks.times import race
 from veckm.data.samples import Samples, collate, take
+from veckm.memory import keep_freed_memory
 from veckm.training import Recipe
-from veckm.training.memory import keep_freed_memory
 
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]

@@ -103,18 +103,21 @@ def test_augmentation_scales_and_moves_within_its_ranges(per_axis: bool) -> None
     assert 0.19 < float(shift.abs().max()) < 0.2001
 
 
-def test_dropped_points_become_the_first_with_all_that_is_theirs() -> None:
+def test_dropped_points_are_gone_with_all_that_is_theirs() -> None:
     s = sample(40)
-    shares = []
-    for seed in range(60):
-        thin = Augment(translation=0, scale=(1, 1), drop=0.8)(s, generator_of(seed))
-        same = (thin.pos == s.pos).all(1)
-        gone = (thin.pos == s.pos[0]).all(1)
-        assert bool((same | gone).all())
-        assert torch.equal(thin.features[gone], s.features[:1].expand(int(gone.sum()), -1))
-        shares.append(float((~same).float().mean()))
+    augment = Augment(translation=0, scale=(1, 1), drop=0.8)
+    shares = [augment.share(generator_of(seed)) for seed in range(60)]
     assert 0 <= min(shares) < 0.1
-    assert 0.6 < max(shares) < 0.95
+    assert 0.7 < max(shares) <= 0.8
+    for seed, share in enumerate(shares):
+        thin = augment(s, generator_of(seed), share)
+        assert len(thin.pos) == 40 - int(share * 40)
+        apart = (thin.pos[:, None] == s.pos).all(-1)  # every row is one of the sample, and once
+        assert torch.equal(apart.sum(1), torch.ones(len(thin.pos), dtype=torch.int64))
+        assert int(apart.sum(0).max()) == 1
+        assert torch.equal(thin.features, s.features[apart.int().argmax(1)])
+    assert Augment().share(generator_of(0)) == 0
+    assert torch.equal(augment(s, generator_of(0)).pos, s.pos)
     with pytest.raises(ValueError, match="share of the points"):
         Augment(drop=1.0)
 

@@ -14,14 +14,15 @@ from releases import Tiny, stored
 
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch, Stored, hold_out
+from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import Recipe, evaluate, load_checkpoint, train
 from veckm.training.log import read_log
-from veckm.training.memory import keep_freed_memory
 
 TASK = Classification(num_classes=2, points=12)
 RECIPE = Recipe(epochs=5, batch=4, rate=1e-2, seed=3)
+THIN = Augment(drop=0.5)  # with points that go
 
 
 def net(dropout: float = 0.3) -> Tiny:
@@ -86,7 +87,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, epoch: int) ->
 
 def test_a_kill_within_an_epoch_costs_that_epoch_only(tmp_path: Path) -> None:
     whole, data = net(), stored(10)
-    train(whole, TASK, data, RECIPE, tmp_path / "whole", augment=Augment())
+    train(whole, TASK, data, RECIPE, tmp_path / "whole", augment=THIN)
 
     class Deadly(Tiny):
         calls = 0
@@ -98,12 +99,12 @@ def test_a_kill_within_an_epoch_costs_that_epoch_only(tmp_path: Path) -> None:
             return super().forward(*args, **kwargs)
 
     with pytest.raises(Killed):
-        train(Deadly(2, False, dropout=0.3), TASK, data, RECIPE, tmp_path, augment=Augment())
+        train(Deadly(2, False, dropout=0.3), TASK, data, RECIPE, tmp_path, augment=THIN)
     assert load_checkpoint(tmp_path).epoch == 2
     with (tmp_path / "log.jsonl").open("a") as file:  # a line without its checkpoint, and half one
         file.write(json.dumps({"epoch": 3, "loss": 9.0, "rate": 0.0}) + '\n{"epoch": 4, "lo')
     again = net()
-    train(again, TASK, data, RECIPE, tmp_path, augment=Augment())
+    train(again, TASK, data, RECIPE, tmp_path, augment=THIN)
     assert same(whole, again)
     assert curve(tmp_path) == curve(tmp_path / "whole")
     assert not list(tmp_path.glob(".*.part"))

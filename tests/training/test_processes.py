@@ -33,12 +33,12 @@ def work(folder: str) -> None:
     with joined(torch.device("cpu")) as ranks:
         out = Path(folder)
         data = stored(11)
-        run = _Run(net(), TASK, data, RECIPE, Augment(), torch.device("cpu"), ranks)
+        run = _Run(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"), ranks)
         run.resume(out / "none.pt")
-        run.step(run.batch(ranks.mine(range(5)), 0))
+        run.step(run.batch(ranks.mine(range(5)), 0, 0))
         grads = [p.grad.clone() for p in run.model.parameters()]
         model = net()
-        train(model, TASK, data, RECIPE, out, augment=Augment(), validation=stored(7))
+        train(model, TASK, data, RECIPE, out, augment=Augment(drop=0.5), validation=stored(7))
         scores = evaluate(model, TASK, stored(1))  # one sample: a process has nothing to do
         state = {"grads": grads, "weights": model.state_dict(), "scores": scores}
         torch.save(state, out / f"rank{ranks.rank}.pt")

@@ -20,11 +20,11 @@ from veckm.data.augment import Augment
 from veckm.data.cache import write_whole
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples
+from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import train
-from veckm.training.memory import keep_freed_memory
 from veckm.training.ranks import joined
 
 _Default = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]

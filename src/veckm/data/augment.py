@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from veckm.data.samples import Sample
+from veckm.data.samples import Sample, pick_points
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class Augment:
         scale: a and b.
         per_axis: one factor an axis; False for one a cloud.
         normals: the first three features are normals, which turn by 1 / s.
-        drop: a share of the points, drawn from U[0, drop] for each cloud, is put where its first
-            point is. The paper's text has none; its authors' program has 0.875 for objects.
+        drop: the most that a cloud may lose of its points. The paper's text has none; its authors'
+            program has 0.875 for objects, and puts what is lost where the first point is. Here it
+            is gone, which a step is shorter by, so all clouds of a batch lose as much.
     """
 
     translation: float = 0.2
@@ -43,10 +44,15 @@ class Augment:
         if not 0 <= self.drop < 1:
             raise ValueError(f"drop is a share of the points, from 0 to below 1, got {self.drop!r}")
 
-    def __call__(self, sample: Sample, generator: torch.Generator) -> Sample:
-        """The sample stretched, moved and thinned, by draws from the generator."""
-        if self.drop:
-            sample = _thinned(sample, self.drop, generator)
+    def share(self, generator: torch.Generator) -> float:
+        """How much of their points the clouds of a batch lose: from U[0, drop]."""
+        return self.drop * float(torch.rand((), generator=generator)) if self.drop else 0.0
+
+    def __call__(self, sample: Sample, generator: torch.Generator, share: float = 0.0) -> Sample:
+        """The sample without a share of its points, stretched and moved, by the generator."""
+        if share:
+            count = len(sample.pos)
+            sample = pick_points(sample, count - int(share * count), generator)
         low, high = self.scale
         draw = torch.rand(3 if self.per_axis else 1, generator=generator)
         scale = low + (high - low) * draw
@@ -55,19 +61,6 @@ class Augment:
         if self.normals and features is not None:
             features = torch.cat((_turned(features[:, :3], scale), features[:, 3:]), 1)
         return replace(sample, pos=sample.pos * scale + shift, features=features)
-
-
-def _thinned(sample: Sample, most: float, generator: torch.Generator) -> Sample:
-    """Up to a share of the points, with all that belongs to them, become the first one."""
-    share = most * torch.rand(1, generator=generator)
-    gone = torch.rand(len(sample.pos), generator=generator) <= share
-    rows = torch.where(gone, 0, torch.arange(len(sample.pos)))
-    return replace(
-        sample,
-        pos=sample.pos[rows],
-        label=sample.label[rows] if sample.label.dim() else sample.label,
-        features=None if sample.features is None else sample.features[rows],
-    )
 
 
 def _turned(

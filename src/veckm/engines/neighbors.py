@@ -88,7 +88,7 @@ class Neighbors(Engine):
         size = problem.pos.element_size()
         numbers = (len(problem.pos) + len(problem.queries)) * width
         seconds = (
-            scale * pairs * (4 * width * Rates.FLOP * size / 4 + Rates.DISTANCE / 2)
+            scale * pairs * (4 * width * Rates.FLOP * size / 4 + Rates.DISTANCE)
             + scale * rows * 2 * width * size * Rates.ROW_BYTE
             + 3 * blocks * Rates.BLOCK
             + numbers * (Rates.PHASOR + Rates.WRITE)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import PointModel
 from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, beside, head, perceptron
+from veckm.models.layers import Dense, Norm, activate, beside, head, perceptron
 from veckm.models.pooling import pooled
 
 _SLOPE = 0.2  # of the leaky ReLU after the attention layers
@@ -36,16 +36,25 @@ class OffsetAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         # The bias is subtracted by the norm again, but it is in the paper's count.
         self.transform = nn.Linear(channels, channels)
-        self.norm = nn.BatchNorm1d(channels)
+        self.norm = Norm(channels)
 
     def forward(self, x: Tensor) -> Tensor:  # (B, N, C)
         """The points after one look at each other."""
         key = self.key(x)
         attention = (key @ key.mT).softmax(-1)
-        attention = attention / (1e-9 + attention.sum(1, keepdim=True))
-        seen = attention.mT @ self.value(x)
-        offset: Tensor = self.norm(self.transform(x - seen).flatten(0, 1)).view(x.shape)
-        return x + offset.relu()
+        total = 1e-9 + attention.sum(1)  # (B, N); it divides rows of A^T V as well as those of A^T
+        seen = attention.mT @ self.value(x) / total[..., None]
+        return x + activate(self._transformed(x - seen), 0)
+
+    def _transformed(self, x: Tensor) -> Tensor:  # (B, N, C)
+        """The linear layer and its norm, which in evaluation are one layer."""
+        linear = self.transform
+        if self.training:
+            out: Tensor = self.norm(linear(x))
+            return out
+        scale, shift = self.norm.affine()
+        weight, bias = linear.weight * scale[:, None], linear.bias * scale + shift
+        return nn.functional.linear(x, weight, bias)
 
 
 class Grouping(nn.Module):

@@ -18,11 +18,14 @@ from typing import Any
 import torch
 
 from veckm.extras import need
+from veckm.memory import keep_freed_memory
 from veckm.scan.operation import Operation, Phase
 from veckm.scan.spool import Spool
 
 #: Workers that may die over one tile before it is given up.
 _DEATHS = 20
+#: Bytes of freed memory that a worker of Dask keeps: what glibc comes to by itself elsewhere.
+_KEPT = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def on_dask(
 
 
 def _do(job: Job, threads: int | None) -> int:
+    # Dask has its workers give back every 64 KB at once, and the next pass waits for fresh pages.
+    keep_freed_memory(_KEPT)
     if threads is not None:
         torch.set_num_threads(threads)
     return job()

@@ -195,7 +195,7 @@ class _Run:
         with _seeded(generator_of(seed, number, "layers", self.ranks.rank), self.device):
             for step in range(self.steps):
                 joint = order[step * batch : (step + 1) * batch]
-                part, terms = self.step(self.batch(self.ranks.mine(joint), number))
+                part, terms = self.step(self.batch(self.ranks.mine(joint), number, step))
                 total, count = total + part, count + terms
                 advance()
         if not math.isfinite(total):
@@ -206,13 +206,15 @@ class _Run:
             )
         return total / count
 
-    def batch(self, indices: Any, epoch: int) -> Batch:
-        """Samples drawn and augmented, each by a generator of its own."""
+    def batch(self, indices: Any, epoch: int, step: int) -> Batch:
+        """Samples drawn and augmented, each by a generator of its own, and thinned alike."""
+        seed, augment = self.recipe.seed, self.augment
+        share = augment.share(generator_of(seed, epoch, "share", step)) if augment else 0.0
         drawn = []
         for index in indices:
-            generator = generator_of(self.recipe.seed, epoch, "sample", index)
+            generator = generator_of(seed, epoch, "sample", index)
             sample = self.samples.draw(index, generator)
-            drawn.append(sample if self.augment is None else self.augment(sample, generator))
+            drawn.append(augment(sample, generator, share) if augment else sample)
         return collate(drawn).to(self.device)
 
     def step(self, batch: Batch) -> tuple[float, float]:

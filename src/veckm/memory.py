@@ -1,4 +1,4 @@
-"""Memory that was freed is kept for the next step."""
+"""Memory that was freed is kept for what comes next."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST = 2**31 - 1  # mallopt takes an int
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory(most: int = _LARGEST) -> bool:
     """Tell the C library to keep what is freed, for the whole process; whether it did.
+
+    Args:
+        most: bytes that are kept where they could be given back; all by default.
 
     A step of training frees tensors of many megabytes and asks for the same again. By default glibc
     gives such blocks back at once, and the system hands out fresh pages, zeroed one by one: a step
@@ -21,4 +24,4 @@ def keep_freed_memory() -> bool:
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return all(mallopt(name, _LARGEST) == 1 for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
+    return all(mallopt(name, most) == 1 for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
