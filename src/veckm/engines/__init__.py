@@ -32,8 +32,6 @@ __all__ = [
 #: All engines, the definition first.
 ENGINES: tuple[Engine, ...] = (Dense(), Neighbors(), Random(), Grid())
 
-#: Below this nothing is gained by looking at other engines.
-_SOON = 1.3e-3
 #: Up to so many points planning is a good part of the work.
 _SMALL = 20_000
 #: A gain below this is not worth planning for.
@@ -47,7 +45,7 @@ def prepare(problem: Problem, name: str = "auto") -> tuple[Engine, Task]:
         return engine, engine.prepare(problem)
     dense = ENGINES[0]
     able: list[tuple[Engine, Task]] = [(dense, dense.prepare(problem))]
-    if able[0][1].seconds > _SOON:
+    if able[0][1].seconds > _WORTH * _search_seconds(problem):
         able += _linear(problem)
     return min(able, key=lambda pair: pair[1].seconds)
 

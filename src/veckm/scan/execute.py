@@ -48,48 +48,66 @@ class Job:
         return spool.checksum(self.phase.fields, start, stop)
 
 
-def here(jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
-    """One after the other, with all threads of torch."""
-    for job in jobs:
-        yield job, job()
+class Here:
+    """One after the other in this process, with all threads of torch."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
+        """Each job with its checksum."""
+        for job in jobs:
+            yield job, job()
+
+    def close(self) -> None:
+        """Nothing was started."""
 
 
-def on_dask(
-    jobs: Sequence[Job], workers: int | None, scheduler: str | None
-) -> Iterator[tuple[Job, int]]:
-    """As the workers finish them.
+class OnDask:
+    """On workers of Dask, which are started for the first jobs and stay for the next.
 
     Args:
-        jobs: tiles.
         workers: processes to start on this machine.
         scheduler: address of a scheduler that runs already, instead.
     """
-    need("distributed", "work on several workers", "dask")
-    import dask
-    from distributed import Client, LocalCluster, as_completed
 
-    # Those of this process are shared out; OMP_NUM_THREADS says how many there are.
-    threads = None if workers is None else max(1, torch.get_num_threads() // workers)
-    with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
-        cluster: Any = scheduler
-        if cluster is None:
-            cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,  # torch has its own
-                processes=True,
-                memory_limit=0,  # a worker that needs more than Dask expects is not to be ended
-                dashboard_address=None,
-            )
-        client = Client(cluster, set_as_default=False)
-        try:
-            futures = {client.submit(_do, job, threads, pure=False, retries=0): job for job in jobs}
-            for future in as_completed(list(futures), loop=client.loop):
-                yield futures[future], future.result()
-                future.release()
-        finally:
-            client.close()
-            if scheduler is None:
-                cluster.close()
+    def __init__(self, workers: int | None, scheduler: str | None) -> None:
+        need("distributed", "work on several workers", "dask")
+        self.workers, self.scheduler = workers, scheduler
+        self._cluster: Any = None
+        self._client: Any = None
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
+        """Each job with its checksum, as the workers finish them."""
+        from distributed import as_completed
+
+        if self._client is None:
+            self._start()
+        client = self._client
+        # The threads of this process are shared out; OMP_NUM_THREADS says how many there are.
+        threads = None if self.workers is None else max(1, torch.get_num_threads() // self.workers)
+        futures = {client.submit(_do, job, threads, pure=False, retries=0): job for job in jobs}
+        for future in as_completed(list(futures), loop=client.loop):
+            yield futures[future], future.result()
+            future.release()
+
+    def _start(self) -> None:
+        import dask
+        from distributed import Client, LocalCluster
+
+        with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+            if self.scheduler is None:
+                self._cluster = LocalCluster(
+                    n_workers=self.workers,
+                    threads_per_worker=1,  # torch has its own
+                    processes=True,
+                    memory_limit=0,  # a worker that needs more than Dask expects is not to be ended
+                    dashboard_address=None,
+                )
+            self._client = Client(self._cluster or self.scheduler, set_as_default=False)
+
+    def close(self) -> None:
+        """End what was started; a scheduler that ran before goes on."""
+        for started in (self._client, self._cluster):
+            if started is not None:
+                started.close()
 
 
 def _do(job: Job, threads: int | None) -> int:

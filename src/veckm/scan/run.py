@@ -6,7 +6,6 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from zipfile import BadZipFile
 from veckm.io.ranges import open_source
 from veckm.io.source import Source
 from veckm.progress import bar
-from veckm.scan.execute import Job, here, on_dask
+from veckm.scan.execute import Here, Job, OnDask
 from veckm.scan.journal import Changed, Journal, Stopped, fingerprint
 from veckm.scan.operation import Operation
 from veckm.scan.spool import FIELDS, Spool, fill
@@ -131,8 +130,20 @@ class Scan:
         self, journal: Journal, workers: int | None, scheduler: str | None, begin: float
     ) -> Report:
         """All pieces that are not done yet."""
+        alone = workers is None and scheduler is None
+        execute = Here() if alone else OnDask(workers, scheduler)
         spool = self._spool(journal)
         self._facts(journal, spool)
+        try:
+            resumed = self._phases(journal, spool, execute)
+        finally:
+            execute.close()
+        self._write(spool)
+        journal.remove()
+        return Report(spool.count, spool.tiles, resumed, time.perf_counter() - begin)
+
+    def _phases(self, journal: Journal, spool: Spool, execute: Here | OnDask) -> int:
+        """All tiles of all phases; how many had been done before."""
         resumed = 0
         for phase in self.operation.phases:
             for field in phase.fields:
@@ -141,10 +152,8 @@ class Scan:
             left = [job for job in jobs if not _holds(journal, spool, job)]
             resumed += len(jobs) - len(left)
             if left:
-                self._tiles(journal, spool, left, workers, scheduler)
-        self._write(spool)
-        journal.remove()
-        return Report(spool.count, spool.tiles, resumed, time.perf_counter() - begin)
+                self._tiles(journal, spool, left, execute)
+        return resumed
 
     def _label(self, what: str) -> str | None:
         return None if self.progress is False else what
@@ -177,23 +186,14 @@ class Scan:
         journal.record("facts", zlib.crc32(text))
 
     def _tiles(
-        self,
-        journal: Journal,
-        spool: Spool,
-        jobs: list[Job],
-        workers: int | None,
-        scheduler: str | None,
+        self, journal: Journal, spool: Spool, jobs: list[Job], execute: Here | OnDask
     ) -> None:
         """The tiles that are left of a phase; each is in the journal as soon as it is done."""
-        alone = workers is None and scheduler is None
-        found: Iterator[tuple[Job, int]] = (
-            here(jobs) if alone else on_dask(jobs, workers, scheduler)
-        )
         sizes = {job.tile: _size(spool, job.tile) for job in jobs}
         done = spool.count - sum(sizes.values())
         name = jobs[0].phase.name
         with bar(spool.count, self._label(name), unit="points", done=done) as advance:
-            for job, crc in found:
+            for job, crc in execute(jobs):
                 journal.record(_piece(job), crc)
                 advance(sizes[job.tile])
 
