@@ -71,7 +71,7 @@ def dask(config: Config) -> Figures:
     cloud, target = config.folder / "dask.laz", config.folder / "dask-out.laz"
     made.write_laz(cloud, config.dask_points)
     out: Figures = {"points": config.dask_points}
-    tile = max(1000, min(config.tile, config.dask_points // 8))
+    tile = max(1000, min(config.tile, config.dask_points // 16))
     for workers in (1, 2):
         asked = ("-o", target, "--orient", "up", "--tile", tile, "--quiet")
         ran = _ran(child.veckm("normals", cloud, *asked, "--workers", workers, threads=1))
