@@ -54,7 +54,8 @@ class Dense(Engine):
         count = workers(out.device, 4 * sum(len(runs) for _, runs in parts))
         shared = None
         if len(parts) < count:  # then several threads are at one cloud
-            shared = _beside(phase(problem.pos, problem.columns))
+            E = _beside(phase(problem.pos, problem.columns))
+            shared = E, _weighted(E, problem.weights)
             parts = [(points, [run]) for points, runs in parts for run in runs]
         share(parts, lambda _: _Thread(problem, shared, out), count, problem.label("encode"))
         return out
@@ -81,11 +82,11 @@ class _Thread:
 
     Args:
         problem: what to compute, without gradients.
-        shared: (N, 2C) cosines beside sines of all points; None where each cloud makes its own.
+        shared: E and w E of all points, (N, 2C); None where each cloud makes its own.
         out: (M, D) complex, for the result.
     """
 
-    def __init__(self, problem: Problem, shared: Tensor | None, out: Tensor) -> None:
+    def __init__(self, problem: Problem, shared: tuple[Tensor, Tensor] | None, out: Tensor) -> None:
         self.problem, self.shared, self.out = problem, shared, out
         self.axes = problem.pos.detach().t().contiguous()  # (D_in, N): passes go along rows
         self.E = self.axes.new_empty(0, 2 * problem.columns.shape[1])
@@ -94,9 +95,7 @@ class _Thread:
     def __call__(self, part: _Part) -> None:
         """The rows of one cloud's queries."""
         points, runs = part
-        E = self._phasors(points)
-        weights = self.problem.weights
-        f = E if weights is None else E * weights[points, None]
+        E, f = self._phasors(points)
         for queries in runs:
             sums = self._window(points, queries) @ f  # (m, 2C)
             if self.problem.same:
@@ -105,13 +104,17 @@ class _Thread:
                 own = _beside(phase(self.problem.queries[queries], self.problem.columns))
             self.out[queries] = self.problem.finish(_quotient(sums, own))
 
-    def _phasors(self, points: slice) -> Tensor:  # (n, 2C)
+    def _phasors(self, points: slice) -> tuple[Tensor, Tensor]:  # (n, 2C), (n, 2C)
+        """E and w E of a cloud."""
         if self.shared is not None:
-            return self.shared[points]
+            E, f = self.shared
+            return E[points], f[points]
         angle = phase(self.problem.pos[points], self.problem.columns)
         if len(self.E) < len(angle):
             self.E = self.E.new_empty(len(angle), self.E.shape[1])
-        return _beside(angle, self.E[: len(angle)])
+        E = _beside(angle, self.E[: len(angle)])
+        weights = self.problem.weights
+        return E, _weighted(E, None if weights is None else weights[points])
 
     def _window(self, points: slice, queries: slice) -> Tensor:  # (m, n)
         """J of some queries and the points of their cloud."""
@@ -134,6 +137,10 @@ def _beside(angle: Tensor, out: Tensor | None = None) -> Tensor:  # (n, C) -> (n
     torch.cos(angle, out=out[:, :wide])
     torch.sin(angle, out=out[:, wide:])
     return out
+
+
+def _weighted(E: Tensor, weights: Tensor | None) -> Tensor:  # (n, 2C)
+    return E if weights is None else E * weights[:, None]
 
 
 def _quotient(sums: Tensor, phasor: Tensor) -> Tensor:  # (m, 2C), (m, 2C) -> (m, C) complex
