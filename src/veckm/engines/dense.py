@@ -1,4 +1,4 @@
-"""The definition, a few lines: all pairs. The truth that every other engine is compared with.
+"""The definition: all pairs. The truth that every other engine is compared with.
 
 G = [J (w E)] ./ E(q),  J[q, j] = window(|x_j - q|)        (Eqn. 3 of the paper)
 """
