@@ -51,6 +51,9 @@ class Job:
 class Here:
     """One after the other in this process, with all threads of torch."""
 
+    def start(self) -> None:
+        """Nothing to start."""
+
     def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
         """Each job with its checksum."""
         for job in jobs:
@@ -61,7 +64,7 @@ class Here:
 
 
 class OnDask:
-    """On workers of Dask, which are started for the first jobs and stay for the next.
+    """On workers of Dask, which stay for all phases.
 
     Args:
         workers: processes to start on this machine.
@@ -73,22 +76,10 @@ class OnDask:
         self.workers, self.scheduler = workers, scheduler
         self._cluster: Any = None
         self._client: Any = None
+        self._early: list[Any] = []  # let go of, Dask would not do them
 
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
-        """Each job with its checksum, as the workers finish them."""
-        from distributed import as_completed
-
-        if self._client is None:
-            self._start()
-        client = self._client
-        # The threads of this process are shared out; OMP_NUM_THREADS says how many there are.
-        threads = None if self.workers is None else max(1, torch.get_num_threads() // self.workers)
-        futures = {client.submit(_do, job, threads, pure=False, retries=0): job for job in jobs}
-        for future in as_completed(list(futures), loop=client.loop):
-            yield futures[future], future.result()
-            future.release()
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the workers, or find the scheduler; they get ready while this process goes on."""
         import dask
         from distributed import Client, LocalCluster
 
@@ -102,6 +93,21 @@ class OnDask:
                     dashboard_address=None,
                 )
             self._client = Client(self._cluster or self.scheduler, set_as_default=False)
+        # A worker imports torch in seconds: time enough while the cloud is being sorted.
+        for worker in self._client.scheduler_info()["workers"]:
+            self._early.append(self._client.submit(_ready, pure=False, workers=worker))
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, int]]:
+        """Each job with its checksum, as the workers finish them."""
+        from distributed import as_completed
+
+        client = self._client
+        # The threads of this process are shared out; OMP_NUM_THREADS says how many there are.
+        threads = None if self.workers is None else max(1, torch.get_num_threads() // self.workers)
+        futures = {client.submit(_do, job, threads, pure=False, retries=0): job for job in jobs}
+        for future in as_completed(list(futures), loop=client.loop):
+            yield futures[future], future.result()
+            future.release()
 
     def close(self) -> None:
         """End what was started; a scheduler that ran before goes on."""
@@ -110,9 +116,13 @@ class OnDask:
                 started.close()
 
 
-def _do(job: Job, threads: int | None) -> int:
+def _ready() -> None:
     # Dask has its workers give back every 64 KB at once, and the next pass waits for fresh pages.
     keep_freed_memory(_KEPT)
+
+
+def _do(job: Job, threads: int | None) -> int:
+    _ready()  # a worker may have come later
     if threads is not None:
         torch.set_num_threads(threads)
     return job()

@@ -132,9 +132,10 @@ class Scan:
         """All pieces that are not done yet."""
         alone = workers is None and scheduler is None
         execute = Here() if alone else OnDask(workers, scheduler)
-        spool = self._spool(journal)
-        self._facts(journal, spool)
         try:
+            execute.start()
+            spool = self._spool(journal)
+            self._facts(journal, spool)
             resumed = self._phases(journal, spool, execute)
         finally:
             execute.close()
