@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 _CODE = "import sys; from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -89,14 +91,13 @@ def _resident(pid: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
+    """Those that any thread of it has started, and theirs."""
     found = []
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            direct = [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-    for child in direct:
-        found += [child, *_children(child)]
+    with suppress(OSError):  # it may end meanwhile
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            direct = Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+            for child in map(int, direct):
+                found += [child, *_children(child)]
     return found
 
 

@@ -133,11 +133,14 @@ def kills(config: Config) -> Figures:
     target.unlink()
     asked = (*asked, "--workers", 2)
     whole = _ran(child.veckm(*asked))
-    right, same, ended = _digest(target), 0, 0
+    right, same, ended, missed = _digest(target), 0, 0, 0
     while ended < config.deaths:
+        if missed > config.deaths:
+            raise RuntimeError(f"found no worker to kill in {missed} runs, killed {ended}")
         target.unlink()
         ran, died = child.worker_killed(asked, draw.uniform(0.3, 1.0) * whole.seconds)
         _ran(ran)
+        missed += not died
         if died:
             ended += 1
             same += _digest(target) == right

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from releases import Tiny, stored
 
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch, Stored, hold_out
-from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import Recipe, evaluate, load_checkpoint, train
@@ -221,8 +219,3 @@ def test_tensorboard_is_written_where_it_is_installed(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     train(net(), TASK, stored(4), RECIPE, tmp_path)
     assert list((tmp_path / "tensorboard").iterdir())
-
-
-def test_freed_memory_is_kept_where_the_c_library_can() -> None:
-    glibc = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
-    assert keep_freed_memory() is glibc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -26,7 +27,7 @@ _Output = Annotated[
 
 
 @dataclass(frozen=True)
-class _Evaluate:
+class _Evaluate(ABC):
     """Options of all three."""
 
     _kind: ClassVar[type[AnyTask]]
@@ -100,8 +101,8 @@ class _Evaluate:
             sep="\n",
         )
 
-    def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        raise NotImplementedError
+    @abstractmethod
+    def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples: ...
 
     def _limited(self, samples: Samples) -> Samples:
         return samples if self.limit is None else take(samples, self.limit)

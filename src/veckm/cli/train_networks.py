@@ -7,6 +7,7 @@ each takes its slice of every batch. Killed and run again with the same options,
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ _Sets = tuple[Samples, Samples | None]
 
 
 @dataclass(frozen=True)
-class _Train:
+class _Train(ABC):
     """Options of all three."""
 
     data: Folder
@@ -107,11 +108,11 @@ class _Train:
                 write_whole(self.out / "metrics.json", lambda file: file.write(text.encode()))
                 say("validation, last epoch", networks.table(scores))
 
-    def _task(self) -> AnyTask:
-        raise NotImplementedError
+    @abstractmethod
+    def _task(self) -> AnyTask: ...
 
-    def _sets(self, task: AnyTask) -> _Sets:
-        raise NotImplementedError
+    @abstractmethod
+    def _sets(self, task: AnyTask) -> _Sets: ...
 
     def _settings(self, task: AnyTask, samples: Samples) -> dict[str, Any]:
         out: dict[str, Any] = {"name": self.model, "veckm": self.veckm, "task": task.name}
