@@ -64,3 +64,13 @@ def test_workers_of_our_own(tmp_path: Path, cloud: Cloud) -> None:
     run(path, tmp_path / "out.npy", Encode(4, (0.05,)), tile=2000, workers=2)
     found, expected = np.load(tmp_path / "out.npy"), np.load(tmp_path / "here.npy")
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, cloud: Cloud) -> None:
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(ConnectionError, match=r"tcp://127\.0\.0\.1:1: no Dask scheduler answers"),
+    ):
+        run(cloud[0], tmp_path / "out.npy", Encode(4, (0.05,)), scheduler="tcp://127.0.0.1:1")
+    assert not (tmp_path / "out.npy").exists()

@@ -92,7 +92,13 @@ class OnDask:
                     memory_limit=0,  # a worker that needs more than Dask expects is not to be ended
                     dashboard_address=None,
                 )
-            self._client = Client(self._cluster or self.scheduler, set_as_default=False)
+            try:
+                self._client = Client(self._cluster or self.scheduler, set_as_default=False)
+            except OSError as error:
+                raise ConnectionError(
+                    f"{self.scheduler}: no Dask scheduler answers there ({error}). Start one by "
+                    "`dask scheduler`, whose log says its address, or ask for workers here"
+                ) from error
         # A worker imports torch in seconds: time enough while the cloud is being sorted.
         for worker in self._client.scheduler_info()["workers"]:
             self._early.append(self._client.submit(_ready, pure=False, workers=worker))
