@@ -99,6 +99,26 @@ def test_gradients_reach_every_parameter(
 
 
 @every_model
+def test_mixed_precision_comes_close_and_trains(
+    name: str, task: Task, veckm: bool, generator: Generator
+) -> None:
+    model = build(name, task, veckm)
+    quarters = name == "point_transformer" or (name, task) == ("pointmlp", "part-segmentation")
+    pos, category = clouds(generator, n=520 if quarters else 96, b=2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(pos.float(), None, category).float().square().sum().backward()
+    for label, value in model.named_parameters():
+        assert value.grad is not None, label
+        assert bool(torch.isfinite(torch.view_as_real(value.grad + 0j)).all()), label
+    model.eval()
+    with torch.no_grad():
+        exact = model(pos.float(), None, category)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mixed = model(pos.float(), None, category).float()
+    assert float((mixed - exact).norm() / exact.norm()) < 0.1
+
+
+@every_model
 def test_the_seed_decides_the_weights_and_nothing_else(name: str, task: Task, veckm: bool) -> None:
     before = torch.get_rng_state()
     first = build(name, task, veckm, seed=3).state_dict()

@@ -43,7 +43,8 @@ class EdgeConv(nn.Module):
     def forward(self, x: Tensor, near: Tensor | None = None) -> Tensor:
         """One layer of the graph."""
         if near is None:
-            near = ops.knn(x, x, min(self.k, x.shape[1]))
+            seen = x.to(torch.promote_types(x.dtype, torch.float32))  # autocast's are too coarse
+            near = ops.knn(seen, seen, min(self.k, x.shape[1]))
         theta, phi = self.linear.weight.chunk(2, dim=1)
         edge = ops.gather(x @ theta.t(), near) + (x @ (phi - theta).t())[:, :, None]
         out: Tensor = self.layers(activate(self.norm(edge), _SLOPE))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm.encoder import VecKM
+from veckm.engines.base import phase, phasors
 from veckm.frequencies import standard_normal
 from veckm.functional import EngineName
 from veckm.models.base import Task
@@ -147,8 +148,9 @@ class Encoding(nn.Module):
         """G(x) + e^(i x P), and the features."""
         G: Tensor = self.veckm(pos, queries=at, progress=False)
         if self.P is not None:
-            phase = (pos if at is None else at).to(self.P.dtype) @ self.P
-            G = G + torch.complex(phase.cos(), phase.sin())
+            x = (pos if at is None else at).to(self.P.dtype)
+            with torch.autocast(x.device.type, enabled=False):  # a phase needs all its digits
+                G = G + phasors(phase(x, self.P))
         if features is None or not features.shape[-1]:
             return G
         return torch.cat((G, features.to(G.dtype)), dim=-1)

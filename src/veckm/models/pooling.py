@@ -41,7 +41,8 @@ def pooled(layers: nn.Sequential | Dense, x: Tensor) -> Tensor:  # (B, N, K) -> 
     assert isinstance(last, Dense)
     for layer in before:
         x = layer(x)
-    plain = not (last.training and torch.is_grad_enabled()) or torch.is_autocast_enabled()
+    plain = not (last.training and torch.is_grad_enabled())
+    plain = plain or torch.is_autocast_enabled(x.device.type)
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
         out: Tensor = last(x).amax(1)
         return out
@@ -135,7 +136,7 @@ def _largest(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K
 
 def largest_norm(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K) complex -> (B, C)
     """max_n |W h_n + b|^2."""
-    if torch.is_autocast_enabled():
+    if torch.is_autocast_enabled(h.device.type):
         return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
     bias: Tensor | None = layer.bias
     if bias is None:
