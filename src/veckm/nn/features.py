@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from veckm.nn.activation import ComplexReLU
-from veckm.nn.linear import ComplexLinear
+from veckm.nn.linear import ComplexLinear, real_linear, real_matrix
 from veckm.nn.magnitude import SquaredNorm
+from veckm.nn.module import as_real, check_input
 from veckm.nn.norm import ComplexBatchNorm
 
 
@@ -70,7 +71,7 @@ class FeatureBlock(nn.Module):
         G: Tensor,  # (..., D) complex
     ) -> Tensor:  # (..., C) real
         """The real features of every encoding."""
-        features: Tensor = self.layers(G)
+        features: Tensor = self.layers[-2:](self.before(G))
         return features
 
     def before(
@@ -78,7 +79,13 @@ class FeatureBlock(nn.Module):
         G: Tensor,  # (..., D) complex
     ) -> Tensor:  # (..., hidden) complex
         """What comes into the last linear layer."""
-        hidden: Tensor = self.layers[:-2](G)
+        linear, norm, relu = self.layers[0], self.layers[1], self.layers[-3]
+        if self.training or not isinstance(norm, ComplexBatchNorm):
+            hidden: Tensor = self.layers[:-2](G)
+            return hidden
+        assert isinstance(linear, ComplexLinear)
+        check_input(linear, G, linear.in_features, linear.weight.dtype)
+        hidden = relu(real_linear(G, *_folded(linear, norm)))
         return hidden
 
     @property
@@ -87,3 +94,18 @@ class FeatureBlock(nn.Module):
         layer = self.layers[-2]
         assert isinstance(layer, ComplexLinear)
         return layer
+
+
+def _folded(linear: ComplexLinear, norm: ComplexBatchNorm) -> tuple[Tensor, Tensor]:
+    r"""Linear layer and norm in one, as they are in evaluation: (2 C_out, 2 C_in) and (2 C_out,).
+
+    .. math:: p W z + q \overline{W z} + s
+
+    The norm by itself would be several passes over the hidden channels of all points.
+    """
+    p, q, shift = norm.fixed()
+    W = linear.weight
+    conjugate = W.real.new_tensor([1.0, -1.0]).repeat(W.shape[1])  # z to its conjugate
+    matrix = real_matrix(p[:, None] * W)
+    matrix = matrix + real_matrix(q[:, None] * W.conj()) * conjugate
+    return matrix, as_real(shift).flatten()

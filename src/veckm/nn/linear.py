@@ -76,11 +76,8 @@ class ComplexLinear(ComplexModule):
     ) -> Tensor:  # (..., C_out) complex
         """W z + b for every vector along the last dimension."""
         check_input(self, z, self.in_features, self.weight.dtype)
-        parts = as_real(z).flatten(-2)  # (..., 2 C_in)
         bias = None if self.bias is None else as_real(self.bias).flatten()  # (2 C_out,)
-        out = nn.functional.linear(parts, _real_matrix(self.weight), bias)  # (..., 2 C_out)
-        # Under autocast the product comes back in half precision, which has no complex view.
-        return torch.view_as_complex(out.to(parts.dtype).view(*z.shape[:-1], self.out_features, 2))
+        return real_linear(z, real_matrix(self.weight), bias)
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(layer)``."""
@@ -88,7 +85,19 @@ class ComplexLinear(ComplexModule):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}"
 
 
-def _real_matrix(
+def real_linear(
+    z: Tensor,  # (..., C_in) complex
+    matrix: Tensor,  # (2 C_out, 2 C_in) real
+    bias: Tensor | None,  # (2 C_out,) real
+) -> Tensor:  # (..., C_out) complex
+    """Any real-linear map of interleaved parts, and a shift."""
+    parts = as_real(z).flatten(-2)  # (..., 2 C_in)
+    out = nn.functional.linear(parts, matrix, bias)  # (..., 2 C_out)
+    # Under autocast the product comes back in half precision, which has no complex view.
+    return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (-1, 2)))
+
+
+def real_matrix(
     weight: Tensor,  # (C_out, C_in) complex
 ) -> Tensor:  # (2 C_out, 2 C_in) real
     """The same map on interleaved parts: each entry w becomes [[Re w, -Im w], [Im w, Re w]].

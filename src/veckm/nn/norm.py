@@ -100,16 +100,28 @@ class ComplexBatchNorm(ComplexModule):
     ) -> Tensor:  # (..., C) complex
         """Whiten, then apply Gamma and beta."""
         self._check(z)
-        if self.training or self.running_mean is None or self.running_cov is None:
-            mean = z.flatten(0, -2).mean(dim=0)  # (C,)
-            centred = z - mean
-            cov = covariance(centred)  # (C, 3)
-            self._track(mean.detach(), cov.detach(), z.numel() // self.num_features)
-        else:
-            centred, cov = z - self.running_mean, self.running_cov
+        if not self.training and self.running_mean is not None:
+            p, q, shift = self.fixed()
+            return p * z + q * z.conj() + shift
+        mean = z.flatten(0, -2).mean(dim=0)  # (C,)
+        centred = z - mean
+        cov = covariance(centred)  # (C, 3)
+        self._track(mean.detach(), cov.detach(), z.numel() // self.num_features)
         p, q = widely_linear(self.weight, inverse_root(cov, self.eps))
         out = p * centred + q * centred.conj()
         return out if self.bias is None else out + self.bias
+
+    def fixed(self) -> tuple[Tensor, Tensor, Tensor]:  # (C,) complex each
+        r"""The layer as it is in evaluation, :math:`y = p z + q \bar z + s`: p, q and s."""
+        mean, cov = self.running_mean, self.running_cov
+        if mean is None or cov is None:
+            raise ValueError(
+                "ComplexBatchNorm(track_running_stats=False) normalises by the batch in evaluation "
+                "too, so it is no fixed map; build it with track_running_stats=True"
+            )
+        p, q = widely_linear(self.weight, inverse_root(cov, self.eps))
+        shift = -p * mean - q * mean.conj()
+        return p, q, shift if self.bias is None else shift + self.bias
 
     def _check(self, z: Tensor) -> None:
         like = self.running_mean if self.bias is None else self.bias
