@@ -62,7 +62,7 @@ class _Evaluate(ABC):
                 f"not for {wanted}; use veckm evaluate {saved.task['name']}"
             )
         task = self._kind(**{k: v for k, v in saved.task.items() if k != "name"})
-        model = networks.make_model(saved.settings)
+        model, _ = networks.make_model(saved.settings)
         saved.restore(model, self.checkpoint)
         samples = self._samples(task, saved)
         if list(samples.classes) != saved.data["classes"]:

@@ -20,7 +20,7 @@ from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 
 if TYPE_CHECKING:
-    from torch import nn
+    from veckm.models import PointModel
 
 AnyTask = Classification | PartSegmentation | SemanticSegmentation
 
@@ -129,17 +129,12 @@ def check_model(name: str, task: str) -> None:
         raise ValueError(f"--model {name}: the networks for {task} are {', '.join(names)}")
 
 
-def make_model(settings: dict[str, Any]) -> nn.Module:
-    """The model of these settings."""
-    from veckm.models import create_model  # seven networks, which other verbs do without
+def make_model(settings: dict[str, Any]) -> tuple[PointModel, int]:
+    """The model of these settings, and how many real numbers it learns."""
+    from veckm.models import create_model, parameter_count  # seven networks, not for other verbs
 
-    model: nn.Module = create_model(**settings)
-    return model
-
-
-def parameter_count(model: nn.Module) -> int:
-    """Real numbers that are learnt; a complex one is two."""
-    return sum(p.numel() * (2 if p.is_complex() else 1) for p in model.parameters())
+    model = create_model(**settings)
+    return model, parameter_count(model)
 
 
 def table(scores: dict[str, float]) -> str:

@@ -82,8 +82,7 @@ class _Train(ABC):
             say = self._say if ranks.first else _silent
             samples, validation = self._sets(task)
             task = replace(task, num_classes=len(samples.classes))
-            model = networks.make_model(self._settings(task, samples))
-            size = networks.parameter_count(model)
+            model, size = networks.make_model(self._settings(task, samples))
             say(
                 f"veckm {__version__} train {task.name}: {self.model}"
                 f"{' with VecKM' if self.veckm else ''}, {size:,} parameters",
