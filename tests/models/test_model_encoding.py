@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from veckm.models import PAPER, Encoding, EncodingSettings, create_model, ops
 from veckm.models.layers import seeded
+from veckm.nn import ComplexBatchNorm
 
 
 def clouds(generator: Generator) -> Tensor:
@@ -32,6 +33,19 @@ def test_the_features_are_the_block_of_the_encoding(generator: Generator) -> Non
 def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
     encoding, pos = exact(), clouds(generator)
     torch.testing.assert_close(encoding.largest(pos), encoding(pos).amax(1))
+
+
+def test_a_network_may_whiten_what_is_between_its_two_layers(generator: Generator) -> None:
+    model = create_model("pointnet", veckm=True, num_classes=5, norm=True, engine="dense").double()
+    assert isinstance(model.encoding, Encoding)
+    norms = [m for m in model.encoding.modules() if isinstance(m, ComplexBatchNorm)]
+    assert len(norms) == 1
+    pos = clouds(generator)
+    model(pos).sum().backward()
+    assert all(p.grad is not None for p in norms[0].parameters())
+    model.eval()  # after one step of statistics, and by those alone
+    torch.testing.assert_close(model(pos)[:1], model(pos[:1]))
+    torch.testing.assert_close(model.encoding.largest(pos), model.encoding(pos).amax(1))
 
 
 def test_features_go_in_beside_the_encoding(generator: Generator) -> None:
