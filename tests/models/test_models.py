@@ -267,8 +267,14 @@ def test_the_position_says_where_a_point_is(name: str) -> None:
     assert moved[0] < 0.1 * moved[1]
 
 
-def test_networks_that_see_coordinates_have_no_position() -> None:
-    for name in ("pointnet2", "point_transformer", "kpconv"):
-        encoding = create_model(name, veckm=True, num_classes=5).encoding
+@every_model
+def test_networks_that_see_coordinates_have_no_position(
+    name: str, task: Task, veckm: bool
+) -> None:
+    seeing = name in ("point_transformer", "kpconv")
+    seeing = seeing or (name == "pointnet2" and task != "classification")
+    encoding = build(name, task, veckm).encoding
+    assert (encoding is not None) == veckm
+    if veckm:
         assert isinstance(encoding, Encoding)
-        assert encoding.P is None
+        assert (encoding.P is None) == seeing
