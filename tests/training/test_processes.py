@@ -37,6 +37,7 @@ def work(folder: str) -> None:
         run.resume(out / "none.pt")
         run.step(run.batch(ranks.mine(range(5)), 0, 0))
         grads = [p.grad.clone() for p in run.model.parameters()]
+        del run  # and with it what holds the group, as in any program whose training has returned
         model = net()
         train(model, TASK, data, RECIPE, out, augment=Augment(drop=0.5), validation=stored(7))
         scores = evaluate(model, TASK, stored(1))  # one sample: a process has nothing to do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,5 +64,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield current()
+        distributed.barrier()  # nobody leaves while another still speaks to it
     finally:
+        gc.collect()  # a wrapped model that is still about holds the group's threads
         distributed.destroy_process_group()
