@@ -268,9 +268,7 @@ def test_the_position_says_where_a_point_is(name: str) -> None:
 
 
 @every_model
-def test_networks_that_see_coordinates_have_no_position(
-    name: str, task: Task, veckm: bool
-) -> None:
+def test_networks_that_see_coordinates_have_no_position(name: str, task: Task, veckm: bool) -> None:
     seeing = name in ("point_transformer", "kpconv")
     seeing = seeing or (name == "pointnet2" and task != "classification")
     encoding = build(name, task, veckm).encoding
