@@ -67,8 +67,8 @@ PAPER: dict[Task, EncodingSettings] = {
 #: authors published add them where nothing else says where a point is. Nor does it give the width
 #: of VecKM -> PN: 1024 channels are PointNet's before its maximum. Its authors' has 256 hidden
 #: channels, and so the 1.29M parameters that Table 3 counts; half of them make half the products.
-#: The groups of PointNet++ see differences alone until the last layers: for whole objects it has the
-#: position (training loss 1.12 instead of 1.18 after six epochs of 1,600 objects, one seed).
+#: The groups of PointNet++ see differences alone until the last layers: for whole objects it has
+#: the position (training loss 1.12 instead of 1.18 after six epochs of 1,600 objects, one seed).
 #: A norm in VecKM -> PN was tried: no better on the whole split. docs/networks.md says how both
 #: were chosen.
 _POINTNET: dict[str, Any] = {"channels": 1024}
