@@ -17,7 +17,7 @@ def draw(clouds: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 enc = veckm.VecKM(dim=64, radius=0.9, detail=5)  # so few points: look far
-features = FeatureBlock(64, 32, 32, norm=True)  # complex in, real out
+features = FeatureBlock(64, 32, 32, batch_norm=True)  # complex in, real out
 head = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, len(KINDS)))
 optimiser = torch.optim.Adam([*features.parameters(), *head.parameters()], lr=5e-3)
 losses = []

@@ -7,19 +7,21 @@ import io
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from clouds import surface
-from torch import Generator
+from torch import Generator, Tensor, nn
 
 from veckm import VecKM
 
 ENGINES = ["dense", "neighbors", "random", "grid", "auto"]
 
 
-def made(engine: str = "grid", seed: int = 0) -> VecKM:
-    return VecKM(16, alpha=(12.0, 20.0), beta=(3.0, 5.0), p=64, engine=engine, seed=seed)  # type: ignore[arg-type]
+def made(engine: str = "grid", seed: int = 0, p: int = 64) -> VecKM:
+    return VecKM(16, alpha=(12.0, 20.0), beta=(3.0, 5.0), p=p, engine=engine, seed=seed)  # type: ignore[arg-type]
 
 
 def saved(enc: VecKM) -> VecKM:
@@ -55,6 +57,118 @@ def test_a_copy_encodes_the_same(way: str, generator: Generator) -> None:
     assert repr(other) == repr(enc)
     other.A.zero_()
     assert bool(enc.A.any())  # a copy, not a view
+
+
+def stored(enc: VecKM) -> dict[str, Tensor]:
+    """Its state after a file that holds tensors only."""
+    data = safetensors.torch.save(enc.state_dict())
+    return safetensors.torch.load(data)
+
+
+def test_the_state_has_b_only_where_it_is_needed_or_given() -> None:
+    assert sorted(made("grid").state_dict()) == ["A", "sizes"]
+    assert sorted(made("random").state_dict()) == ["A", "B", "sizes"]
+    given = VecKM(beta=1.0, A=torch.ones(3, 4), B=torch.ones(3, 5))
+    assert sorted(given.state_dict()) == ["A", "B", "sizes"]
+    drawn = made("grid")
+    assert drawn.B.shape == (2, 3, 64)
+    assert sorted(drawn.state_dict()) == ["A", "sizes"]
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_loads_with_and_without_b_and_with_another_p(assign: bool) -> None:
+    for source in ("grid", "random"):
+        for target in ("grid", "random"):
+            enc, other = made(source, seed=3), made(target, p=16, seed=9)
+            own = other.B.clone()
+            other.load_state_dict(stored(enc), assign=assign)
+            assert torch.equal(other.A, enc.A)
+            assert torch.equal(other.B, enc.B if source == "random" else own)
+            assert other(torch.zeros(2, 3)).shape == (2, 32)
+
+
+def test_a_state_of_earlier_versions_loads() -> None:
+    enc, other = made("random", seed=3), made("random", seed=9)
+    other.load_state_dict({"A": enc.A, "B": enc.B})
+    assert torch.equal(other.A, enc.A)
+    assert torch.equal(other.B, enc.B)
+    assert other.alpha == pytest.approx(enc.alpha)
+    one = VecKM(16, alpha=12.0, beta=3.0)
+    one.load_state_dict({"A": 2 * one.A[0]})  # two dimensions, as the authors hold it
+    assert one.alpha == pytest.approx((24.0,))  # measured: nothing tells what it was
+
+
+@pytest.mark.parametrize(
+    ("options", "there", "here"),
+    [
+        ({"beta": 20.0}, r"beta=\(10\), alpha", r"beta=\(20\), alpha"),
+        ({"beta": (10.0, 20.0)}, r"beta=\(10\), alpha", r"beta=\(10, 20\), alpha"),
+        ({"alpha": 30.0}, r"alpha=\(60\)", r"alpha=\(30\)"),
+        ({"window": "ball"}, "window='gaussian'", "window='ball'"),
+    ],
+)
+def test_a_state_of_another_radius_alpha_or_window_is_refused(
+    options: dict[str, Any], there: str, here: str
+) -> None:
+    enc = VecKM(8, alpha=60.0, beta=10.0, seed=3)
+    other = VecKM(8, **{"alpha": 60.0, "beta": 10.0, **options})
+    before = other.A.clone()
+    for strict in (True, False):
+        with pytest.raises(RuntimeError, match=f"state is of .*{there}.* but this one .*{here}"):
+            other.load_state_dict(stored(enc), strict=strict)
+    assert torch.equal(other.A, before)
+    with pytest.raises(RuntimeError, match=f"0: the state is of .*{there}"):
+        nn.Sequential(other).load_state_dict(nn.Sequential(enc).state_dict())
+
+
+def test_rounding_does_not_make_another_radius() -> None:
+    enc, same = VecKM(8, alpha=60.0, beta=10.0), VecKM(8, radius=0.18, detail=60 * 0.18, seed=1)
+    same.load_state_dict(enc.state_dict())
+    for dtype in (torch.float32, torch.bfloat16):
+        same.load_state_dict({key: value.to(dtype) for key, value in enc.state_dict().items()})
+
+
+def test_a_state_that_is_incomplete_or_has_more_is_refused_as_ever() -> None:
+    enc = made()
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "A"'):
+        enc.load_state_dict({})
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "C"'):
+        enc.load_state_dict({**enc.state_dict(), "C": enc.A})
+    with pytest.raises(RuntimeError, match="size mismatch for A"):
+        VecKM(8, alpha=(12.0, 20.0), beta=(3.0, 5.0)).load_state_dict(enc.state_dict())
+    with pytest.raises(RuntimeError, match=r"B must have shape \(3, columns\)"):
+        enc.load_state_dict({"A": enc.A, "B": torch.zeros(2, 5)})
+
+
+def test_given_frequencies_load_into_any_alpha_and_are_measured_there() -> None:
+    given = VecKM(beta=(3.0, 5.0), A=torch.full((3, 16), 2.0))
+    other = made()
+    other.load_state_dict(stored(given))
+    assert other.alpha == pytest.approx((2.0, 2.0))
+    given.load_state_dict(made().state_dict())
+    assert given.alpha == (12.0, 20.0)
+
+
+def test_a_trained_parameter_loads_into_a_buffer_and_back() -> None:
+    learned = VecKM(beta=3.0, A=nn.Parameter(torch.randn(3, 8)))
+    fixed = VecKM(8, alpha=1.0, beta=3.0)
+    fixed.load_state_dict(stored(learned))
+    assert torch.equal(fixed.A[0], learned.A)
+    again = VecKM(beta=3.0, A=nn.Parameter(torch.zeros(3, 8)))
+    again.load_state_dict(stored(fixed))
+    assert isinstance(again.A, nn.Parameter)
+    assert torch.equal(again.A, learned.A)
+    again.load_state_dict(VecKM(8, alpha=5.0, beta=3.0).state_dict())
+    with torch.no_grad():
+        again.A.mul_(2.0)
+    assert again.alpha == pytest.approx((10.0,))  # measured, whatever it was loaded from
+
+
+def test_the_state_can_be_lent_to_another_encoder(generator: Generator) -> None:
+    pos, enc, other = surface(40, 3, generator).float(), made("random"), made("random", seed=9)
+    lent = torch.func.functional_call(other, enc.state_dict(), (pos,))
+    assert torch.equal(lent, enc(pos))
+    assert not torch.equal(other(pos), lent)
 
 
 def test_the_encoder_prints_what_it_is() -> None:

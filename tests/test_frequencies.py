@@ -10,7 +10,7 @@ from scipy.stats import norm
 from torch import Generator
 
 from veckm import beta_from_radius, radius_from_beta, suggest_radius
-from veckm.frequencies import authors_standard_normal, quantiles, standard_normal
+from veckm.frequencies import authors_standard_normal, quantiles, scale_generator, standard_normal
 
 # Appendix D of the paper, all rows: beta = 1, 2, ..., 30.
 RADII = """
@@ -90,6 +90,17 @@ def test_the_numbers_of_a_seed_are_these_on_every_machine() -> None:
     golden = torch.tensor([[e, f, -e, -f], [f, -e, e, -f]], dtype=torch.float64)
     drawn = standard_normal(2, 4, generator=Generator().manual_seed(7), draw="paper")
     torch.testing.assert_close(drawn, golden, rtol=0, atol=1e-14)
+
+
+def test_every_matrix_of_every_scale_has_a_generator_of_its_own() -> None:
+    seeds = [
+        scale_generator(seed, scale, matrix).initial_seed()  # type: ignore[arg-type]
+        for seed in (-1, 0, 1, 2**40)
+        for scale in range(4)
+        for matrix in "AB"
+    ]
+    assert len(set(seeds)) == len(seeds)
+    assert scale_generator(7, 0, "A").initial_seed() == 7
 
 
 def test_the_numbers_of_the_authors_are_these() -> None:

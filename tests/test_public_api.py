@@ -32,7 +32,8 @@ NAMES = [
 
 # Positional parameters first; after * by keyword only.
 SIGNATURES = {
-    "create_model": "name * veckm task num_classes in_channels num_categories seed options",
+    "create_model": "name * veckm task num_classes in_channels num_categories seed "
+    "validate options",
     "list_models": "task",
     "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
     "progress",
@@ -49,14 +50,15 @@ SIGNATURES = {
     "suggest_radius": "pos * neighbors samples",
     "moments": "pos * beta radius batch queries query_batch weights engine eps progress",
     "Moments": "weight mean covariance beta",
-    "VecKM": "dim * alpha beta radius detail in_dim window engine norm eps p draw seed A B",
+    "VecKM": "dim * alpha beta radius detail in_dim window engine norm eps p draw seed A B "
+    "validate",
     "VecKM.forward": "self pos batch * queries query_batch weights progress",
 }
 
 DEFAULTS = {
     "encode": {"window": "gaussian", "engine": "auto", "norm": "unit", "eps": 1e-2},
     "VecKM": {
-        "dim": 256,
+        "dim": None,
         "in_dim": 3,
         "window": "gaussian",
         "engine": "auto",
@@ -65,6 +67,7 @@ DEFAULTS = {
         "p": 4096,
         "draw": "unbiased",
         "seed": 0,
+        "validate": True,
     },
 }
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from veckm import frequencies, inputs
-from veckm.engines import Norm
+from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
-from veckm.functional import EngineName, WindowName, encode
+from veckm.functional import encode
+from veckm.planning import EngineName, WindowName, make_window
+from veckm.sizes import DEFAULT_DETAIL, Sizes, joined, resolve_alpha, resolve_beta
 
-#: alpha * radius when only a radius is given: the authors' default level of detail.
-DEFAULT_DETAIL = 6.0
+__all__ = ["DEFAULT_DETAIL", "VecKM"]
+
+#: D, the size of an encoding, unless given.
+_DIM = 256
 
 
 class VecKM(nn.Module):
@@ -23,25 +29,33 @@ class VecKM(nn.Module):
 
     Sizes are given in the paper's terms (`alpha`, `beta`) or in the user's (`radius` in the units
     of the data, and `detail`: alpha = detail / radius). Sequences mean several scales; their
-    encodings stand side by side.
+    encodings are concatenated.
+
+    A ``state_dict`` holds A, the alpha, beta and window it belongs to, and B where B was given or
+    ``engine="random"``. Loading it into an encoder of another alpha, beta or window raises.
 
     Args:
-        dim: D, complex numbers for each scale.
+        dim: D, complex numbers per scale; 256 unless `A` is given, which decides it then.
         alpha: level of detail.
         beta: inverse size of the window, beta = 1.8 / radius (Appendix D).
         radius: size of the window in the units of the data, instead of `beta`.
         detail: alpha * radius, instead of `alpha`; about 6.
         in_dim: D_in, coordinates of a point.
         window: ``"gaussian"`` or ``"ball"``.
-        engine: ``"auto"``, ``"dense"``, ``"neighbors"``, ``"random"`` or ``"grid"``.
+        engine: ``"auto"``, ``"dense"``, ``"neighbors"``, ``"random"`` or ``"grid"``; the last two
+            compute the Gaussian window only.
         norm: ``"unit"``, ``"mean"`` or None; see :func:`veckm.encode`.
         eps: mean relative error that ``grid`` and ``neighbors`` may make.
         p: columns of B, for ``engine="random"``.
         draw: ``"unbiased"`` frequencies or the ``"paper"``'s quantiles.
-        seed: of the generator that A and B come from; the global one is never touched.
-        A: frequencies to use instead of drawing them, (D_in, D) or (scales, D_in, D): this is
-            how the authors' A is loaded; see :func:`veckm.frequencies.authors_standard_normal`.
-        B: likewise, (D_in, p) or (scales, D_in, p).
+        seed: of the generators that A and B come from, one for each matrix of each scale; the
+            global generator is never used.
+        A: frequencies to use instead of drawing them, (D_in, D) for all scales or
+            (scales, D_in, D). A tensor is copied into a buffer. An ``nn.Parameter`` is registered
+            as it is and trained. Not together with `alpha` or `detail`.
+        B: likewise, (D_in, p) or (scales, D_in, p); always a buffer.
+        validate: False skips the checks of values (finite, in range) in every call; shapes and
+            dtypes are checked always.
 
     Shapes:
         pos: (N, D_in), or (B, N, D_in), or (N, D_in) with `batch` (N,).
@@ -53,12 +67,12 @@ class VecKM(nn.Module):
         torch.Size([1000, 512])
     """
 
-    A: Tensor  # (scales, D_in, D)
-    B: Tensor  # (scales, D_in, p)
+    A: Tensor  # (scales, D_in, D); a Parameter has the shape that it was given with
+    _B: Tensor | None  # (scales, D_in, p), or None as long as nobody needs it
 
     def __init__(
         self,
-        dim: int = 256,
+        dim: int | None = None,
         *,
         alpha: float | Sequence[float] | None = None,
         beta: float | Sequence[float] | None = None,
@@ -74,24 +88,40 @@ class VecKM(nn.Module):
         seed: int = 0,
         A: Tensor | None = None,
         B: Tensor | None = None,
+        validate: bool = True,
     ) -> None:
         super().__init__()
-        if in_dim < 1:
-            raise ValueError(f"in_dim must be at least 1, got {in_dim!r}")
-        self.window, self.engine, self.norm, self.eps = window, engine, norm, eps
-        self.alpha, self.beta = _scales(alpha, beta, radius, detail, known=A is not None)
-        generator = torch.Generator().manual_seed(seed)
-        units = [
-            (
-                frequencies.standard_normal(in_dim, dim, generator=generator, draw=draw),
-                frequencies.standard_normal(in_dim, p, generator=generator, draw=draw),
-            )
-            for _ in self.beta
-        ]
-        drawn_A = [a * alpha for (a, _), alpha in zip(units, self.alpha, strict=True)]
-        drawn_B = [b * beta for (_, b), beta in zip(units, self.beta, strict=True)]
-        self.register_buffer("A", _given(A, drawn_A, "A"))
-        self.register_buffer("B", _given(B, drawn_B, "B"))
+        in_dim = _at_least_one(in_dim, "in_dim")
+        self.window, self.engine, self.norm = window, engine, norm
+        self.eps = inputs.check_eps(eps, torch.float64)  # that of the points is checked with them
+        self.validate = validate
+        self._p, self._draw, self._seed = _at_least_one(p, "p"), draw, seed
+        self.beta = resolve_beta(beta, radius)
+        _check_names(window, engine, norm, draw, self.beta[0])
+        self._alpha: tuple[float, ...] | None = None
+        if A is None:
+            drawn, self.beta = resolve_alpha(alpha, detail, self.beta, default=beta is None)
+            dim = _at_least_one(_DIM if dim is None else dim, "dim")
+            self.register_buffer("A", self._drawn("A", in_dim, dim, drawn))
+            self._alpha = drawn
+        elif alpha is not None or detail is not None:
+            raise ValueError("A is given, and its entries decide alpha: leave out alpha and detail")
+        else:
+            self._register_given(A, in_dim, dim)
+        self.register_buffer("_B", None, persistent=False)  # the state has it under its own rules
+        self._given_B = B is not None
+        if B is not None:
+            self._B = _per_scale(_checked(B, len(self.beta), in_dim, "B"), len(self.beta))
+        elif engine == "random":
+            self._B = self._drawn("B", in_dim, self._p, self.beta)
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The level of detail of each scale: as it was drawn, or measured where A was given."""
+        if self._alpha is not None:
+            return self._alpha
+        measured = self.A.detach().double().square().mean((-2, -1)).sqrt()
+        return tuple(measured.expand(len(self.beta)).tolist())
 
     @property
     def radius(self) -> tuple[float, ...]:
@@ -99,9 +129,31 @@ class VecKM(nn.Module):
         return tuple(BETA_TIMES_RADIUS / beta for beta in self.beta)
 
     @property
+    def in_dim(self) -> int:
+        """D_in, coordinates of a point."""
+        return self.A.shape[-2]
+
+    @property
+    def dim(self) -> int:
+        """D, complex numbers per scale."""
+        return self.A.shape[-1]
+
+    @property
     def out_dim(self) -> int:
-        """Complex numbers a point: scales * D."""
-        return self.A.shape[0] * self.A.shape[2]
+        """Complex numbers per point: scales * D."""
+        return len(self.beta) * self.dim
+
+    @property
+    def B(self) -> Tensor:
+        """(scales, D_in, p): the frequencies of Theorem 2, drawn when first needed."""
+        if self._B is None:
+            with torch.inference_mode(False):  # or autograd could not use it later
+                self._B = self._drawn("B", self.in_dim, self._p, self.beta).to(self.A)
+        return self._B
+
+    @B.setter
+    def B(self, matrix: Tensor) -> None:
+        self._B, self._given_B = matrix, True
 
     def forward(
         self,
@@ -117,7 +169,7 @@ class VecKM(nn.Module):
         parts = [
             encode(
                 pos,
-                self.A[i],
+                _of_scale(self.A, i),
                 beta=beta,
                 window=self.window,
                 engine=self.engine,
@@ -127,84 +179,148 @@ class VecKM(nn.Module):
                 queries=queries,
                 query_batch=query_batch,
                 weights=weights,
-                B=self.B[i],
+                B=self.B[i] if self.engine == "random" else None,
                 progress=progress,
+                validate=self.validate,
             )
             for i, beta in enumerate(self.beta)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def extra_repr(self) -> str:
-        alpha = ", ".join(f"{a:g}" for a in self.alpha)
-        beta = ", ".join(f"{b:g}" for b in self.beta)
         return (
-            f"{self.A.shape[1]} -> {self.out_dim} complex, alpha=({alpha}), beta=({beta}), "
+            f"{self.in_dim} -> {self.out_dim} complex, "
+            f"alpha=({joined(self.alpha)}), beta=({joined(self.beta)}), "
             f"window={self.window!r}, engine={self.engine!r}, eps={self.eps:g}"
         )
 
-
-def _scales(
-    alpha: float | Sequence[float] | None,
-    beta: float | Sequence[float] | None,
-    radius: float | Sequence[float] | None,
-    detail: float | Sequence[float] | None,
-    *,
-    known: bool,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(alpha, beta) of each scale from either way of giving them."""
-    if (beta is None) == (radius is None):
-        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
-    if alpha is not None and detail is not None:
-        raise ValueError(f"give either alpha or detail, not both: {alpha!r} and {detail!r}")
-    if beta is not None:
-        betas = _numbers(beta, "beta")
-    else:
-        assert radius is not None
-        betas = [BETA_TIMES_RADIUS / r for r in _numbers(radius, "radius")]
-    if alpha is not None:
-        alphas = _numbers(alpha, "alpha")
-    elif detail is None and beta is not None and not known:
-        raise ValueError("give alpha (or detail) beside beta; the paper uses alpha = 2 to 6 beta")
-    else:
-        details = _numbers(DEFAULT_DETAIL if detail is None else detail, "detail")
-        details, betas = _paired(details, betas, "detail")
-        alphas = [d * b / BETA_TIMES_RADIUS for d, b in zip(details, betas, strict=True)]
-    alphas, betas = _paired(alphas, betas, "alpha")
-    return tuple(alphas), tuple(betas)
-
-
-def _numbers(value: float | Sequence[float], name: str) -> list[float]:
-    if not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:  # NumPy's, torch's
-        value = [float(value)]  # type: ignore[arg-type]
-    values = list(value)
-    if not values:
-        raise ValueError(f"{name} is empty: give at least one scale")
-    return [inputs.check_positive(v, name) for v in values]
-
-
-def _paired(left: list[float], right: list[float], name: str) -> tuple[list[float], list[float]]:
-    """Both lists of the same length; a single number stands for all scales."""
-    n = max(len(left), len(right))
-    if len(left) not in (1, n) or len(right) not in (1, n):
-        raise ValueError(
-            f"{name} has {len(left)} values but beta (or radius) has {len(right)}: "
-            "give one for each scale, or a single one"
-        )
-    return left * (n // len(left)), right * (n // len(right))
-
-
-def _given(matrix: Tensor | None, drawn: list[Tensor], name: str) -> Tensor:
-    """(scales, D_in, columns) float32: the matrix that was given, else the one that was drawn."""
-    if matrix is None:
+    def _drawn(
+        self, matrix: Literal["A", "B"], rows: int, columns: int, size: Sequence[float]
+    ) -> Tensor:  # (scales, rows, columns) float32
+        """Frequencies of deviation size[i] for scale i."""
+        drawn = []
+        for scale, deviation in enumerate(size):
+            generator = frequencies.scale_generator(self._seed, scale, matrix)
+            unit = frequencies.standard_normal(rows, columns, generator=generator, draw=self._draw)
+            drawn.append(unit * deviation)
         return torch.stack(drawn).float()
-    matrix = torch.as_tensor(matrix).detach().clone()
-    given = tuple(matrix.shape)
-    if matrix.dim() == 2:
-        matrix = matrix.expand(len(drawn), *matrix.shape).clone()
-    if matrix.dim() != 3 or matrix.shape[0] != len(drawn) or matrix.shape[1] != drawn[0].shape[0]:
-        raise ValueError(
-            f"{name} must have shape ({drawn[0].shape[0]}, columns) or ({len(drawn)}, "
-            f"{drawn[0].shape[0]}, columns), got {given}"
+
+    def _register_given(self, A: Tensor, in_dim: int, dim: int | None) -> None:
+        scales = len(self.beta)
+        A = _checked(A, scales, in_dim, "A")
+        if dim is not None and dim != A.shape[-1]:
+            raise ValueError(
+                f"dim = {dim}, but the given A has {A.shape[-1]} columns: leave out dim, "
+                "or give an A of that size"
+            )
+        if isinstance(A, nn.Parameter):
+            self.register_parameter("A", A)  # not a copy: an optimizer may hold it already
+        else:
+            self.register_buffer("A", _per_scale(A, scales))
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self._given_B or self.engine == "random":
+            destination[prefix + "B"] = self.B
+        # A tensor, as all that safetensors can store; not a buffer, which .half() would round.
+        destination[prefix + "sizes"] = self._sizes().to_tensor()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """As every module, but B is optional and the sizes must fit; the dict is torch's copy."""
+        stored, B = state_dict.pop(prefix + "sizes", None), state_dict.pop(prefix + "B", None)
+        A = state_dict.get(prefix + "A")
+        try:
+            # States of earlier versions do not tell what A is of: alpha is then measured.
+            alpha = self._alpha if A is None else None
+            if stored is not None:
+                alpha = self._fitting(stored).alpha
+            if B is not None:
+                B = _per_scale(_checked(B, len(self.beta), self.in_dim, "B"), len(self.beta))
+        except ValueError as error:
+            error_msgs.append(f"{prefix.rstrip('.') or 'VecKM'}: {error}")
+            return
+        if A is not None:
+            state_dict[prefix + "A"] = _like(A, self.A)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-    inputs.check_finite(matrix.flatten(0, 1), name)
+        # A Parameter may be trained on, so that its alpha stays measured.
+        self._alpha = None if isinstance(self.A, nn.Parameter) else alpha
+        if B is not None:
+            self.B = B.to(self.A)
+
+    def _sizes(self) -> Sizes:
+        return Sizes(self.beta, self._alpha, self.window)
+
+    def _fitting(self, stored: Tensor) -> Sizes:
+        """The sizes of a state; raises unless they are those of this encoder."""
+        sizes, own = Sizes.from_tensor(stored), self._sizes()
+        if not sizes.fits(own, rounding=max(1e-6, 4 * torch.finfo(stored.dtype).eps)):
+            raise ValueError(
+                f"the state is of an encoder with {sizes}, but this one has {own}; "
+                "build it with the values of the state"
+            )
+        return sizes
+
+
+def _at_least_one(value: int, name: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value!r}")
+    return operator.index(value)
+
+
+def _check_names(
+    window: WindowName, engine: EngineName, norm: str | None, draw: str, beta: float
+) -> None:
+    made = make_window(window, beta, None)
+    if engine != "auto":
+        find(engine, made)
+    inputs.check_norm(norm)
+    if draw not in get_args(Draw):
+        raise ValueError(f"unknown draw {draw!r}: use 'unbiased' or 'paper'")
+
+
+def _checked(matrix: Tensor, scales: int, in_dim: int, name: str) -> Tensor:
+    """Given frequencies, if they are for these scales and coordinates."""
+    if not isinstance(matrix, Tensor):
+        matrix = torch.as_tensor(matrix)
+    shape = tuple(matrix.shape)
+    fits = shape[:-1] in ((in_dim,), (scales, in_dim)) and shape[-1] > 0
+    if not fits or not matrix.is_floating_point():
+        raise ValueError(
+            f"{name} must have shape ({in_dim}, columns) or ({scales}, {in_dim}, columns) and a "
+            f"float dtype, got {shape} of {matrix.dtype}"
+        )
+    inputs.check_finite(matrix.reshape(-1, shape[-1]), name)
+    return matrix
+
+
+def _per_scale(matrix: Tensor, scales: int) -> Tensor:  # (scales, D_in, columns)
+    """A copy without gradient; one matrix stands for all scales."""
+    return matrix.detach().expand(scales, *matrix.shape[-2:]).clone()
+
+
+def _of_scale(A: Tensor, scale: int) -> Tensor:  # (D_in, D)
+    return A[scale] if A.dim() == 3 else A
+
+
+def _like(matrix: Tensor, own: Tensor) -> Tensor:
+    """A loaded matrix with the dimensions of the encoder's own: one may stand for all scales."""
+    if matrix.dim() == 2 and own.dim() == 3:
+        return matrix.expand(len(own), *matrix.shape)
+    if matrix.dim() == 3 and own.dim() == 2 and len(matrix) == 1:
+        return matrix[0]
     return matrix

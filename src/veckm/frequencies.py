@@ -1,7 +1,7 @@
 """Frequencies: the draws of A and B, and what alpha and beta mean in the units of the data.
 
-The encoding looks at a neighbourhood through fixed random frequencies, the columns of A (and,
-for Theorem 2 of the paper, of B). Every draw here is a pure function of its seed: no global random
+The encoding describes a neighborhood by fixed random frequencies, the columns of A (and, for
+Theorem 2 of the paper, of B). Every draw here is a pure function of its seed: no global random
 state is read or written, and the values are quantiles computed in float64 and shuffled by integer
 permutations, so that they are the same numbers on every machine.
 """
@@ -67,15 +67,32 @@ def standard_normal(
     """
     x = quantiles(columns, draw)
     # randperm draws integers only: the same order on every machine, unlike randn's last bits.
-    return torch.stack([x[torch.randperm(columns, generator=generator)] for _ in range(rows)])
+    # With the generator's device, so that a default device set by the caller does not matter.
+    orders = [
+        torch.randperm(columns, generator=generator, device=generator.device) for _ in range(rows)
+    ]
+    return torch.stack([x[order.to(x.device)] for order in orders])
+
+
+def scale_generator(seed: int, scale: int, matrix: Literal["A", "B"]) -> torch.Generator:
+    """The generator of one matrix of one scale; what the others draw does not change its numbers.
+
+    A of the first scale comes from `seed` itself.
+    """
+    if (scale, matrix) == (0, "A"):
+        return torch.Generator().manual_seed(seed)
+    entropy = [seed % 2**64, scale, "AB".index(matrix)]  # a SeedSequence takes no negative numbers
+    derived = np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(derived))
 
 
 def authors_standard_normal(rows: int, columns: int, *, seed: int = 0) -> Tensor:
-    """The very numbers of the authors' public code, for networks trained with it.
+    """The numbers that the authors' package draws (``ExactVecKM``, ``FastVecKM``).
 
     Row i is the paper's quantiles shuffled by NumPy's legacy generator seeded with ``seed + i``.
-    Their encoder divides the points by the radius first, so ``alpha / radius`` times this matrix
-    is their A in the units of the data, and ``1.8 / radius`` times it is their B.
+    The package divides the points by the radius first, so ``alpha / radius`` times this matrix
+    is its A in the units of the data, and ``1.8 / radius`` times it is its B. The networks in the
+    authors' ``experiments`` draw from NumPy's global generator instead: take A from their weights.
 
     Shapes:
         returns: (rows, columns) float64.
@@ -96,7 +113,7 @@ def suggest_radius(
 ) -> float:
     """A radius for this cloud from its own density.
 
-    The median, over a sample of the points, of the distance to the `neighbors`-th neighbour: half
+    The median, over a sample of the points, of the distance to the `neighbors`-th neighbor: half
     of the points see at least that many others within it. It scales with the data's units.
     """
     if pos.dim() != 2 or pos.shape[0] < 2:

@@ -1,5 +1,6 @@
 """VecKM as a part of a network, and the counterparts that the paper builds with it."""
 
+import pytest
 import torch
 from torch import Generator, Tensor
 
@@ -36,7 +37,8 @@ def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
 
 
 def test_a_network_may_whiten_what_is_between_its_two_layers(generator: Generator) -> None:
-    model = create_model("pointnet", veckm=True, num_classes=5, norm=True, engine="dense").double()
+    model = create_model("pointnet", veckm=True, num_classes=5, batch_norm=True, engine="dense")
+    model.double()
     assert isinstance(model.encoding, Encoding)
     norms = [m for m in model.encoding.modules() if isinstance(m, ComplexBatchNorm)]
     assert len(norms) == 1
@@ -46,6 +48,47 @@ def test_a_network_may_whiten_what_is_between_its_two_layers(generator: Generato
     model.eval()  # after one step of statistics, and by those alone
     torch.testing.assert_close(model(pos)[:1], model(pos[:1]))
     torch.testing.assert_close(model.encoding.largest(pos), model.encoding(pos).amax(1))
+
+
+def test_the_normalization_of_the_encoding_can_be_chosen(generator: Generator) -> None:
+    pos = clouds(generator)
+    for norm in ("unit", "mean", None):
+        model = create_model("pointnet", veckm=True, num_classes=5, norm=norm, position=0.0)
+        encoding = model.encoding
+        assert isinstance(encoding, Encoding)
+        assert encoding.veckm.norm == norm
+        assert not any(isinstance(m, ComplexBatchNorm) for m in encoding.modules())
+        if norm == "mean":
+            assert float(encoding.encoded(pos).abs().max()) <= 1 + 1e-6
+    with pytest.raises(ValueError, match="unknown norm 'batch'"):
+        create_model("pointnet", veckm=True, num_classes=5, norm="batch")
+
+
+def test_settings_of_earlier_versions_make_the_same_network() -> None:
+    old = {"name": "pointnet", "veckm": True, "num_classes": 5, "norm": True}
+    with pytest.warns(DeprecationWarning, match="norm=True or False is now batch_norm"):
+        model = create_model(**old)  # type: ignore[arg-type]
+    assert any(isinstance(m, ComplexBatchNorm) for m in model.modules())
+    assert model.settings["norm"] is True  # as in the checkpoint, which is compared with it
+    assert "batch_norm" not in model.settings
+
+
+def test_a_network_refuses_the_weights_of_another_radius() -> None:
+    state = create_model("pointnet", veckm=True, num_classes=5).state_dict()
+    other = create_model("pointnet", veckm=True, num_classes=5, beta=9.0)
+    with pytest.raises(RuntimeError, match=r"encoding\.veckm: the state is of .*beta=\(6\)"):
+        other.load_state_dict(state)
+
+
+def test_the_weights_of_earlier_versions_load() -> None:
+    model = create_model("pointnet", veckm=True, num_classes=5, p=64)
+    state = model.state_dict()
+    del state["encoding.veckm.sizes"]
+    state["encoding.veckm.B"] = torch.ones(1, 3, 2048)
+    other = create_model("pointnet", veckm=True, num_classes=5, seed=1)
+    other.load_state_dict(state)
+    assert isinstance(other.encoding, Encoding)
+    assert torch.equal(other.encoding.veckm.A, state["encoding.veckm.A"])
 
 
 def test_features_go_in_beside_the_encoding(generator: Generator) -> None:

@@ -42,20 +42,20 @@ def test_the_default_sizes_are_those_of_the_paper() -> None:
     }
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_the_gradient_matches_finite_differences(norm: bool) -> None:
-    block = FeatureBlock(4, 3, 2, norm=norm, dtype=torch.complex128)
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_the_gradient_matches_finite_differences(batch_norm: bool) -> None:
+    block = FeatureBlock(4, 3, 2, batch_norm=batch_norm, dtype=torch.complex128)
     assert torch.autograd.gradcheck(block, (normal(5, 4).requires_grad_(),))
 
 
 def test_with_norm_the_scale_and_shift_of_the_first_layer_do_not_matter() -> None:
-    block = FeatureBlock(16, 8, 4, norm=True, dtype=torch.complex128)
+    block = FeatureBlock(16, 8, 4, batch_norm=True, dtype=torch.complex128)
     G = normal(50, 16)
     torch.testing.assert_close(block(100 * G + 3j), block(G), rtol=1e-4, atol=1e-5)
 
 
 def test_with_norm_the_state_dict_round_trip_carries_the_running_statistics() -> None:
-    block, other = (FeatureBlock(16, 8, 4, norm=True).double() for _ in range(2))
+    block, other = (FeatureBlock(16, 8, 4, batch_norm=True).double() for _ in range(2))
     block(normal(50, 16))
     other.load_state_dict(block.state_dict())
     G = normal(3, 16)
@@ -63,7 +63,7 @@ def test_with_norm_the_state_dict_round_trip_carries_the_running_statistics() ->
 
 
 def test_in_evaluation_the_norm_is_part_of_the_first_layer_and_changes_nothing() -> None:
-    block = FeatureBlock(16, 8, 4, norm=True, dtype=torch.complex128)
+    block = FeatureBlock(16, 8, 4, batch_norm=True, dtype=torch.complex128)
     for seed in range(3):  # statistics and a scale that mix both parts of a number
         block(normal(50, 16) * (1 + seed) + 0.3j * normal(50, 16).real)
     norm = next(layer for layer in block.modules() if isinstance(layer, ComplexBatchNorm))
@@ -77,9 +77,9 @@ def test_in_evaluation_the_norm_is_part_of_the_first_layer_and_changes_nothing()
     torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_few_steps_of_gradient_descent_lower_a_loss(norm: bool) -> None:
-    block = FeatureBlock(16, 8, 4, norm=norm)
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_a_few_steps_of_gradient_descent_lower_a_loss(batch_norm: bool) -> None:
+    block = FeatureBlock(16, 8, 4, batch_norm=batch_norm)
     optimizer = torch.optim.Adam(block.parameters(), lr=1e-2)
     G = normal(50, 16, dtype=torch.complex64)
     losses = []
@@ -93,7 +93,7 @@ def test_a_few_steps_of_gradient_descent_lower_a_loss(norm: bool) -> None:
 
 
 def test_moving_to_double_precision_moves_every_tensor() -> None:
-    block = FeatureBlock(16, 8, 4, norm=True).to("cpu", torch.float64)
+    block = FeatureBlock(16, 8, 4, batch_norm=True).to("cpu", torch.float64)
     kinds = {value.dtype for value in block.state_dict().values()}
     assert kinds == {torch.complex128, torch.float64, torch.int64}
     assert block(normal(5, 16)).dtype == torch.float64

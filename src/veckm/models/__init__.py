@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, get_args
@@ -66,6 +67,7 @@ def create_model(
     in_channels: int = 0,
     num_categories: int = 16,
     seed: int = 0,
+    validate: bool = True,
     **options: Any,
 ) -> PointModel:
     """A network by its name, with weights that depend on ``seed`` alone.
@@ -78,6 +80,9 @@ def create_model(
         in_channels: channels of ``features`` beside the coordinates.
         num_categories: of objects; only part segmentation looks at it.
         seed: of the weights and of VecKM's frequencies; the global generator is kept.
+        validate: False skips the checks of values (finite, in range) in every call, for training
+            on data that is known to be good; shapes are checked always. ``model.validate`` changes
+            it later.
         options: settings of the network, such as ``dropout``, and with ``veckm`` those of
             :class:`veckm.models.EncodingSettings`, such as ``alpha`` and ``beta``.
 
@@ -90,6 +95,7 @@ def create_model(
         torch.Size([2, 40])
     """
     kind = _find(name, task)
+    given, options = options, _renamed(options)
     known = {field.name for field in fields(EncodingSettings)}
     for_encoding = {key: value for key, value in options.items() if key in known}
     if for_encoding and not veckm:
@@ -111,8 +117,9 @@ def create_model(
         "in_channels": in_channels,
         "num_categories": num_categories,
         "seed": seed,
-        **options,
+        **given,
     }
+    model.validate = validate
     return model
 
 
@@ -139,6 +146,19 @@ def _find(name: str, task: Task) -> Callable[..., PointModel]:
             f"{', '.join(list_models(task))}"
         )
     return MODELS[name][task]
+
+
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    """The options under their present names: settings in older checkpoints have norm=True."""
+    if not isinstance(options.get("norm"), bool):
+        return options
+    warnings.warn(
+        "norm=True or False is now batch_norm; norm is the normalization of the encoding",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    rest = {key: value for key, value in options.items() if key != "norm"}
+    return {"batch_norm": options["norm"], **rest}
 
 
 def _check_task(task: str) -> None:

@@ -1,4 +1,4 @@
-"""What every network has: one way to be called, checks at the door, and its settings."""
+"""What every network has: one way to be called, one place of checks, and its settings."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class PointModel(nn.Module, ABC):
 
     Attributes:
         settings: what :func:`veckm.create_model` made the network from.
+        validate: whether a call checks values (finite, in range); shapes are checked always. The
+            check is one pass over the input, and on a GPU a wait for it. Inside, nothing is
+            checked again.
         penalty: what the last forward pass in training wants added to the loss, if anything.
 
     Shapes:
@@ -38,6 +41,7 @@ class PointModel(nn.Module, ABC):
 
     settings: dict[str, Any]
     penalty: Tensor | None
+    validate: bool
 
     def __init__(self, num_classes: int, in_channels: int = 0, num_categories: int = 0) -> None:
         super().__init__()
@@ -53,6 +57,7 @@ class PointModel(nn.Module, ABC):
         self.num_categories = num_categories
         self.settings = {}
         self.penalty = None
+        self.validate = True
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the penalty: it hangs on a graph, which neither copies nor pickles."""
@@ -66,8 +71,6 @@ class PointModel(nn.Module, ABC):
     ) -> Tensor:  # (B, classes), or (B, N, classes)
         """The logits."""
         self._check_pos(pos)
-        if not self.in_channels and features is None:
-            features = pos.new_empty(*pos.shape[:2], 0)
         features, category = self._checked_features(pos, features), self._one_hot(pos, category)
         if self.training or torch.is_grad_enabled() or pos.device.type != "cpu":
             return self.logits(pos, features, category)
@@ -86,7 +89,7 @@ class PointModel(nn.Module, ABC):
         """The network itself, on input that has been checked."""
 
     def _check_pos(self, pos: Tensor) -> None:
-        inputs.check_points(pos, "pos")
+        inputs.check_points(pos, "pos", values=self.validate)
         if pos.dim() != 3 or pos.shape[2] != 3 or not pos.shape[0] or not pos.shape[1]:
             raise ValueError(
                 "pos must be a batch of clouds of shape (B, N, 3) with at least one point, got "
@@ -95,6 +98,8 @@ class PointModel(nn.Module, ABC):
 
     def _checked_features(self, pos: Tensor, features: Tensor | None) -> Tensor:
         wanted = (*pos.shape[:2], self.in_channels)
+        if features is None and not self.in_channels:
+            return pos.new_empty(wanted)
         if features is None:
             raise ValueError(
                 f"this network was built with in_channels={self.in_channels} and got no features; "
@@ -105,7 +110,8 @@ class PointModel(nn.Module, ABC):
                 f"features must have shape {wanted}, got {tuple(features.shape)}; "
                 "build the network with in_channels of that size, or pass other features"
             )
-        inputs.check_finite(features, "features")
+        if self.validate and features.numel():
+            inputs.check_finite(features, "features")
         return features.to(pos)
 
     def _one_hot(self, pos: Tensor, category: Tensor | None) -> Tensor:
@@ -121,10 +127,14 @@ class PointModel(nn.Module, ABC):
                 f"category must be int64 of shape ({pos.shape[0]},), one number a cloud, got "
                 f"{category.dtype} of shape {tuple(category.shape)}"
             )
+        if self.validate:
+            self._check_range(category)
+        return nn.functional.one_hot(category, self.num_categories).to(pos)
+
+    def _check_range(self, category: Tensor) -> None:
         low, high = int(category.min()), int(category.max())
         if low < 0 or high >= self.num_categories:
             raise ValueError(
                 f"category must be from 0 to {self.num_categories - 1}, got {low} to {high}; "
                 "build the network with num_categories of that size"
             )
-        return nn.functional.one_hot(category, self.num_categories).to(pos)

@@ -44,7 +44,7 @@ class EdgeConv(nn.Module):
         """One layer of the graph."""
         if near is None:
             seen = x.to(torch.promote_types(x.dtype, torch.float32))  # autocast's are too coarse
-            near = ops.knn(seen, seen, min(self.k, x.shape[1]))
+            near = ops.knn(seen, seen, min(self.k, x.shape[1]), validate=False)
         theta, phi = self.linear.weight.chunk(2, dim=1)
         edge = ops.gather(x @ theta.t(), near) + (x @ (phi - theta).t())[:, :, None]
         out: Tensor = self.layers(activate(self.norm(edge), _SLOPE))
@@ -83,7 +83,7 @@ class DGCNNClassifier(PointModel):
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
         """All four layers side by side."""
         x = torch.cat((pos if self.encoding is None else self.encoding(pos), features), dim=-1)
-        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]))
+        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]), validate=False)
         seen = []
         for layer in self.edges:
             x, near = layer(x, near), None
@@ -161,7 +161,7 @@ class DGCNNSegmenter(PointModel):
 
     def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
         """Each point's features beside the cloud's and, for objects, the category's."""
-        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]))
+        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]), validate=False)
         place = pos if self.transform is None else pos @ self.transform(pos, near)
         x = torch.cat((place if self.encoding is None else self.encoding(pos), features), dim=-1)
         seen = []

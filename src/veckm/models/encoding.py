@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from veckm.encoder import VecKM
-from veckm.engines.base import phase, phasors
+from veckm.engines import Norm
+from veckm.engines.phasors import phase, phasors
 from veckm.frequencies import standard_normal
-from veckm.functional import EngineName
 from veckm.models.base import Task
 from veckm.models.pooling import largest_norm
 from veckm.nn import FeatureBlock
+from veckm.planning import EngineName
 
 #: Points whose encodings are transformed at a time where no gradient is wanted.
 _ROWS = 4096
@@ -37,7 +38,9 @@ class EncodingSettings:
         position: deviation of the frequencies P of e^(i x P), which is added to the encoding and
             says where in the cloud a point is; an encoding alone says what is around it. None
             where it is 0.
-        norm: whiten the hidden channels by the batch, as :class:`veckm.nn.FeatureBlock` can.
+        norm: normalization of the encoding, ``"unit"``, ``"mean"`` or None; see
+            :func:`veckm.encode`.
+        batch_norm: whiten the hidden channels by the batch; see :class:`veckm.nn.FeatureBlock`.
     """
 
     alpha: float = 30.0
@@ -49,7 +52,8 @@ class EncodingSettings:
     p: int = 2048
     eps: float = 1e-2
     position: float = 1.0
-    norm: bool = False
+    norm: Norm = "unit"
+    batch_norm: bool = False
 
 
 #: Sections 4.2 to 4.4 of the VecKM paper; hidden and channels of objects are those of Appendix B.
@@ -69,8 +73,8 @@ PAPER: dict[Task, EncodingSettings] = {
 #: channels, and so the 1.29M parameters that Table 3 counts; half of them make half the products.
 #: The groups of PointNet++ see differences alone until the last layers: for whole objects it has
 #: the position (training loss 1.12 instead of 1.18 after six epochs of 1,600 objects, one seed).
-#: A norm in VecKM -> PN was tried: no better on the whole split. docs/networks.md says how both
-#: were chosen.
+#: A batch norm in VecKM -> PN was tried: no better on the whole split. docs/networks.md says how
+#: both were chosen.
 _POINTNET: dict[str, Any] = {"channels": 1024}
 _PLACED: dict[str, Any] = {"position": 0.0}  # their groups and attentions see coordinates
 NETWORKS: dict[str, dict[Task, dict[str, Any]]] = {
@@ -92,6 +96,7 @@ class Encoding(nn.Module):
     Args:
         settings: sizes; the paper's are in ``PAPER``, by task.
         in_channels: F, real channels of a point that go into W_1 beside the encoding.
+        validate: False where the caller has checked the values of the points, as networks do.
 
     Shapes:
         - pos: (B, N, 3), features: (B, N, F)
@@ -100,7 +105,9 @@ class Encoding(nn.Module):
 
     P: Tensor | None
 
-    def __init__(self, settings: EncodingSettings, in_channels: int = 0) -> None:
+    def __init__(
+        self, settings: EncodingSettings, in_channels: int = 0, *, validate: bool = True
+    ) -> None:
         super().__init__()
         self.channels = settings.channels
         seed = int(torch.randint(2**31, ()))
@@ -109,14 +116,16 @@ class Encoding(nn.Module):
             alpha=settings.alpha,
             beta=settings.beta,
             engine=settings.engine,
+            norm=settings.norm,
             p=settings.p,
             eps=settings.eps,
             draw="paper",
             seed=seed,
+            validate=validate,
         )
         self.register_buffer("P", _places(settings, seed))
         self.block = FeatureBlock(
-            settings.dim + in_channels, settings.hidden, settings.channels, settings.norm
+            settings.dim + in_channels, settings.hidden, settings.channels, settings.batch_norm
         )
 
     def forward(
@@ -177,7 +186,7 @@ def front(encoding: EncodingSettings | None, in_channels: int) -> tuple[Encoding
     """VecKM in front, if it is wanted, and the channels that the network then starts from."""
     if encoding is None:
         return None, 3 + in_channels
-    return Encoding(encoding), encoding.channels + in_channels
+    return Encoding(encoding, validate=False), encoding.channels + in_channels
 
 
 def settings_for(name: str, task: Task, **changes: Any) -> EncodingSettings:

@@ -153,7 +153,7 @@ class KPConv(PointModel):
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
         self.size, self.neighbors = size, neighbors
-        self.encoding = None if encoding is None else Encoding(encoding)
+        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
         wide = 1 + in_channels + (0 if encoding is None else encoding.channels)
         self.register_buffer("kernel", kernel_points(), persistent=False)
         self.first = KernelConv(wide, 64)
@@ -188,7 +188,7 @@ class KPConv(PointModel):
         levels: list[Level] = []
         for i in range(_LEVELS):
             size = self.size * 2**i
-            at, cloud, of_finer = ops.grid_points(flat, size, batch)
+            at, cloud, of_finer = ops.grid_points(flat, size, batch, validate=False)
             within = self._graph(at, cloud, at, cloud, size)
             strided = self._graph(flat, batch, at, cloud, size / 2) if i else None
             levels.append(Level(at, cloud, of_finer, within, strided))
@@ -198,7 +198,9 @@ class KPConv(PointModel):
     def _graph(
         self, points: Tensor, batch: Tensor, queries: Tensor, query_batch: Tensor, sigma: float
     ) -> Graph:
-        near = ops.ball_query(points, queries, 2.5 * sigma, self.neighbors, batch, query_batch)
+        near = ops.ball_query(
+            points, queries, 2.5 * sigma, self.neighbors, batch, query_batch, validate=False
+        )
         kernel = self.kernel.to(points) * (1.5 * sigma)
         weight = points.new_empty(*near.shape, len(kernel))
         rows = max(1, _HELD // (near.shape[1] * len(kernel)))

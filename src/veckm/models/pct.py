@@ -73,9 +73,9 @@ class Grouping(nn.Module):
 
     def forward(self, pos: Tensor, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """M farthest points and what is around them."""
-        picks = ops.farthest_points(pos, min(count, pos.shape[1]))
+        picks = ops.farthest_points(pos, min(count, pos.shape[1]), validate=False)
         centre, own = ops.gather(pos, picks), ops.gather(x, picks)
-        near = ops.knn(pos, centre, min(_K, pos.shape[1]))
+        near = ops.knn(pos, centre, min(_K, pos.shape[1]), validate=False)
         own = own[:, :, None].expand(-1, -1, near.shape[2], -1)
         grouped = torch.cat((ops.gather(x, near) - own, own), dim=-1)
         return centre, pooled(self.layers, grouped.flatten(0, 1)).view(*picks.shape, -1)
@@ -140,7 +140,7 @@ class PCTClassifier(PointModel):
             self.embedding = NeighbourEmbedding(in_channels)
             wide = 256
         else:
-            self.encoding = Encoding(encoding)
+            self.encoding = Encoding(encoding, validate=False)
             wide = encoding.channels + in_channels
         self.before = perceptron((wide, 256, 256))
         self.attention = nn.ModuleList(OffsetAttention(256) for _ in range(4))
@@ -166,7 +166,7 @@ class PCTClassifier(PointModel):
             out: Tensor = self.embedding(pos, features)
             return out
         assert self.encoding is not None
-        picks = ops.farthest_points(pos, min(self.points, pos.shape[1]))
+        picks = ops.farthest_points(pos, min(self.points, pos.shape[1]), validate=False)
         local = self.encoding(pos, ops.gather(pos, picks))
         return torch.cat((local, ops.gather(features, picks)), dim=-1)
 
@@ -199,7 +199,7 @@ class PCTParts(PointModel):
             self.embedding = perceptron((3 + in_channels, 128, 128))
             wide = 128
         else:
-            self.encoding = Encoding(encoding)
+            self.encoding = Encoding(encoding, validate=False)
             wide = encoding.channels + in_channels
         self.attention = nn.ModuleList(OffsetAttention(wide) for _ in range(4))
         self.fuse = Dense(4 * wide, 1024, _SLOPE)

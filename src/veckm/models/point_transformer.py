@@ -14,7 +14,7 @@ from veckm.models.layers import Dense, Norm, head
 
 _WIDTHS = (32, 64, 128, 256, 512)
 _BLOCKS = (1, 2, 3, 5, 2)  # transformer blocks of each level on the way down
-_NEIGHBOURS = (8, 16, 16, 16, 16)
+_NEIGHBORS = (8, 16, 16, 16, 16)
 _GROUPS = 8  # channels that share an attention weight: C / 8 weights
 
 Level = tuple[Tensor, Tensor, Tensor]  # pos (B, N, 3), features (B, N, C), near (B, N, K)
@@ -96,9 +96,9 @@ class Down(nn.Module):
 
     def forward(self, pos: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The picks and what is around them."""
-        picks = ops.farthest_points(pos, -(-pos.shape[1] // 4))
+        picks = ops.farthest_points(pos, -(-pos.shape[1] // 4), validate=False)
         centre = ops.gather(pos, picks)
-        near = ops.knn(pos, centre, min(16, pos.shape[1]))
+        near = ops.knn(pos, centre, min(16, pos.shape[1]), validate=False)
         return centre, self.layer.grouped(pos, x, centre, near).amax(2)
 
 
@@ -118,7 +118,8 @@ class Up(nn.Module):
 
     def forward(self, pos: Tensor, x: Tensor, at: Tensor, coarse: Tensor) -> Tensor:
         """Three-point interpolation and a sum."""
-        out: Tensor = self.own(x) + ops.interpolate(self.carried(coarse), at, pos)
+        carried = ops.interpolate(self.carried(coarse), at, pos, validate=False)
+        out: Tensor = self.own(x) + carried
         return out
 
 
@@ -138,7 +139,7 @@ class PointTransformer(PointModel):
         encoding: EncodingSettings | None = None,
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
-        self.encoding = None if encoding is None else Encoding(encoding)
+        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
         wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
         self.embed = Dense(wide, _WIDTHS[0])
         counts = (_BLOCKS[0] if encoding is None else 0, *_BLOCKS[1:])
@@ -156,7 +157,7 @@ class PointTransformer(PointModel):
             if i:
                 pos, x = self.downs[i - 1](pos, x)
             # One search for all blocks of a level, on the way down and up.
-            near = ops.knn(pos, pos, min(_NEIGHBOURS[i], pos.shape[1]))
+            near = ops.knn(pos, pos, min(_NEIGHBORS[i], pos.shape[1]), validate=False)
             for block in blocks:  # type: ignore[attr-defined]
                 x = block(pos, x, near)
             found.append((pos, x, near))

@@ -64,9 +64,9 @@ class Stage(nn.Module):
 
     def forward(self, pos: Tensor, x: Tensor) -> Level:
         """The picks and what is around them."""
-        picks = ops.farthest_points(pos, max(1, pos.shape[1] // self.reduce))
+        picks = ops.farthest_points(pos, max(1, pos.shape[1] // self.reduce), validate=False)
         centre, own = ops.gather(pos, picks), ops.gather(x, picks)
-        near = ops.knn(pos, centre, min(self.k, pos.shape[1]))
+        near = ops.knn(pos, centre, min(self.k, pos.shape[1]), validate=False)
         both = torch.cat((x, pos), dim=-1) if self.place else x
         offset = ops.gather(both, near) - ops.gather(both, picks)[:, :, None]
         # Over everything of a cloud; a cloud whose points coincide has nothing to divide by.
@@ -164,6 +164,7 @@ class PointMLPParts(PointModel):
         at, x = levels.pop()
         for up in self.ups:
             fine, own = levels.pop()
-            x = up(torch.cat((ops.interpolate(x, at, fine), own), dim=-1))
+            carried = ops.interpolate(x, at, fine, validate=False)
+            x = up(torch.cat((carried, own), dim=-1))
             at = fine
         return beside(self.answer, x, torch.cat(cloud, dim=-1))

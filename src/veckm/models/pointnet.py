@@ -74,7 +74,9 @@ class PointNet(PointModel):
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
         plain = encoding is None
-        self.encoding = None if encoding is None else Encoding(encoding, in_channels)
+        self.encoding = (
+            None if encoding is None else Encoding(encoding, in_channels, validate=False)
+        )
         self.channels = 3 + in_channels if encoding is None else encoding.channels
         self.turn_input = TransformNet(self.channels, 3) if plain and input_transform else None
         self.turn_features = TransformNet(turned, turned) if plain and feature_transform else None

@@ -41,7 +41,7 @@ class SetAbstraction(nn.Module):
     def forward(self, pos: Tensor, features: Tensor, picks: Tensor) -> Level:
         """The picks and what is around them."""
         centre = ops.gather(pos, picks)
-        near = ops.ball_query(pos, centre, self.radius, self.k)  # (B, M, k)
+        near = ops.ball_query(pos, centre, self.radius, self.k, validate=False)  # (B, M, k)
         x = self.first.grouped(pos, features, centre, near)
         return centre, pooled(self.layers, x.flatten(0, 1)).view(*picks.shape, -1)
 
@@ -61,7 +61,7 @@ class Propagation(nn.Module):
 
     def forward(self, fine: Level, coarse: Level, cloud: Tensor | None = None) -> Tensor:
         """Three-point interpolation, then a perceptron on each point and what its cloud is."""
-        carried = ops.interpolate(coarse[1], coarse[0], fine[0])
+        carried = ops.interpolate(coarse[1], coarse[0], fine[0], validate=False)
         x = torch.cat((carried, fine[1]), dim=-1)
         out: Tensor = self.layers(x) if cloud is None else beside(self.layers, x, cloud)
         return out
@@ -91,14 +91,14 @@ class PointNet2Objects(PointModel):
             self.first = SetAbstraction(in_channels, (64, 64, 128), 0.2, 32)
             self.width = 128
         else:
-            self.encoding = Encoding(encoding)
+            self.encoding = Encoding(encoding, validate=False)
             self.width = encoding.channels + in_channels
         self.second = SetAbstraction(self.width, (128, 128, 256), 0.4, 64)
         self.third = perceptron((3 + 256, 256, 512, 1024))
 
     def abstracted(self, pos: Tensor, features: Tensor) -> tuple[Level, Level, Tensor]:
         """512 points, 128 points, and the vector of the cloud (B, 1024)."""
-        picks = ops.farthest_points(pos, min(512, pos.shape[1]))
+        picks = ops.farthest_points(pos, min(512, pos.shape[1]), validate=False)
         if self.first is not None:
             fine = self.first(pos, features, picks)
         else:
@@ -106,7 +106,8 @@ class PointNet2Objects(PointModel):
             at = ops.gather(pos, picks)
             local = self.encoding(pos, at)
             fine = (at, torch.cat((local, ops.gather(features, picks)), dim=-1))
-        coarse = self.second(*fine, ops.farthest_points(fine[0], min(128, fine[0].shape[1])))
+        few = ops.farthest_points(fine[0], min(128, fine[0].shape[1]), validate=False)
+        coarse = self.second(*fine, few)
         return fine, coarse, pooled(self.third, torch.cat(coarse, dim=-1))
 
 
@@ -201,7 +202,7 @@ class PointNet2Scenes(PointModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__(num_classes, in_channels, num_categories)
-        self.encoding = None if encoding is None else Encoding(encoding)
+        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
         # The coordinates come in as features too, as in the authors' network: a scene has a floor.
         wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
         sizes = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 512))
@@ -222,12 +223,13 @@ class PointNet2Scenes(PointModel):
         levels = [(pos, torch.cat((pos, features, *local), dim=-1))]
         for down in self.down:
             count = -(-levels[-1][0].shape[1] // 4)
-            levels.append(down(*levels[-1], ops.farthest_points(levels[-1][0], count)))
+            picks = ops.farthest_points(levels[-1][0], count, validate=False)
+            levels.append(down(*levels[-1], picks))
         at, x = levels.pop()
         for up in self.up:
             fine = levels.pop()
             x = up(fine, (at, x))
             at = fine[0]
-        x = self.up_last(ops.interpolate(x, at, pos))
+        x = self.up_last(ops.interpolate(x, at, pos, validate=False))
         out: Tensor = self.answer(x)
         return out

@@ -26,9 +26,9 @@ class FeatureBlock(nn.Module):
         in_features: size of the encoding, D (the sum of the sizes for several scales).
         hidden: channels between the two linear layers.
         out_features: C, channels of the result.
-        norm: whiten the hidden channels with :class:`ComplexBatchNorm` before the ReLU. The paper
-            does not; it helps where encodings are not normalised. b_1 is then left out, for the
-            norm would subtract it again.
+        batch_norm: whiten the hidden channels with :class:`ComplexBatchNorm` before the ReLU. The
+            paper does not; it helps where encodings are not normalized. b_1 is then left out, for
+            the batch norm would subtract it again.
         device: where the parameters live.
         dtype: complex64 or complex128, or the real dtype beside it; torch's default if None.
 
@@ -47,7 +47,7 @@ class FeatureBlock(nn.Module):
         in_features: int = 256,
         hidden: int = 128,
         out_features: int = 128,
-        norm: bool = False,
+        batch_norm: bool = False,
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -56,9 +56,9 @@ class FeatureBlock(nn.Module):
         self.in_features, self.hidden, self.out_features = in_features, hidden, out_features
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         layers["linear1"] = ComplexLinear(
-            in_features, hidden, bias=not norm, device=device, dtype=dtype
+            in_features, hidden, bias=not batch_norm, device=device, dtype=dtype
         )
-        if norm:
+        if batch_norm:
             layers["norm"] = ComplexBatchNorm(hidden, device=device, dtype=dtype)
         layers["relu"] = ComplexReLU()
         layers["linear2"] = ComplexLinear(hidden, out_features, device=device, dtype=dtype)

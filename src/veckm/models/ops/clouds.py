@@ -1,4 +1,4 @@
-"""What the operations share: the checks at the door and the way through a ragged batch."""
+"""What the operations share: the checks of their arguments and the way through a ragged batch."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def check_pair(
     queries: Tensor,  # (B, M, D), or (M, D)
     batch: Tensor | None,
     query_batch: Tensor | None,
+    validate: bool,
 ) -> None:
     """Points and queries of the same kind: both dense with as many clouds, or both flat."""
-    inputs.check_points(points, "points")
-    inputs.check_points(queries, "queries")
+    inputs.check_points(points, "points", values=validate)
+    if queries is not points:
+        inputs.check_points(queries, "queries", values=validate)
     alike = points.dim() == queries.dim() and points.shape[-1] == queries.shape[-1]
     if not alike or (points.dim() == 3 and points.shape[0] != queries.shape[0]):
         raise ValueError(
@@ -44,10 +46,11 @@ def bounds(
     pos: Tensor,  # (N, D)
     batch: Tensor | None,  # (N,)
     name: str,
+    validate: bool,
     clouds: int = 0,
 ) -> list[int]:
     """Where each cloud of a ragged batch begins, and one more for where the last one ends."""
-    cloud = inputs.flatten(pos, batch, name).cloud
+    cloud = inputs.as_points(pos, batch, name, validate).cloud
     size = torch.bincount(cloud, minlength=max(clouds, 1))
     return [0, *size.cumsum(0).tolist()]
 
@@ -57,10 +60,11 @@ def pairs(
     queries: Tensor,  # (M, D)
     batch: Tensor | None,
     query_batch: Tensor | None,
+    validate: bool,
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
     """For every cloud with queries: the row it begins at, its points, its queries."""
-    begin = bounds(points, batch, "pos")
-    ask = bounds(queries, query_batch, "queries", clouds=len(begin) - 1)
+    begin = bounds(points, batch, "pos", validate)
+    ask = bounds(queries, query_batch, "queries", validate, clouds=len(begin) - 1)
     if len(ask) > len(begin):
         raise ValueError(
             f"query_batch names cloud {len(ask) - 2}, but batch has only {len(begin) - 1} clouds"

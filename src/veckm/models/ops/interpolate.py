@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from veckm import inputs
 from veckm.models.ops.clouds import check_count
 from veckm.models.ops.gather import gather
 from veckm.models.ops.search import knn
@@ -20,26 +21,30 @@ def interpolate(
     k: int = 3,
     batch: Tensor | None = None,  # (N,)
     query_batch: Tensor | None = None,  # (M,)
+    *,
+    validate: bool = True,
 ) -> Tensor:  # (B, M, C), or (M, C)
     r"""Values at the queries from the ``k`` nearest points, by inverse squared distance.
 
     .. math:: f(q) = \frac{\sum_j w_j f_j}{\sum_j w_j}, \qquad w_j = \frac{1}{|q - x_j|^2}
 
     Section 3.4 of `PointNet++ <https://arxiv.org/abs/1706.02413>`_, with k = 3. A cloud of fewer
-    than ``k`` points gives them all. Gradients reach values, points and queries.
+    than ``k`` points gives them all. Gradients reach values, points and queries. ``validate`` is as
+    for :func:`knn`.
 
     Shapes:
         - dense: values (B, N, C), points (B, N, 3), queries (B, M, 3); output (B, M, C)
         - ragged: values (N, C), points (N, 3), queries (M, 3); output (M, C)
     """
     check_count(k, "k")
+    inputs.check_points(points, "points", values=False)  # the search checks their values
     if values.shape[:-1] != points.shape[:-1]:
         raise ValueError(
             f"values of shape {tuple(values.shape)} are not one row for every point of "
             f"{tuple(points.shape)}; pass values (..., N, C) for points (..., N, 3)"
         )
-    fewest = points.shape[-2] if batch is None else _fewest(batch)
-    index = knn(points, queries, min(k, fewest), batch, query_batch)  # (..., M, k)
+    k = min(k, points.shape[-2] if batch is None else _fewest(batch))
+    index = knn(points, queries, k, batch, query_batch, validate=validate)  # (..., M, k)
     squared = torch.stack(
         [(gather(points, i) - queries).square().sum(-1) for i in index.unbind(-1)], dim=-1
     )

@@ -28,6 +28,7 @@ def farthest_points(
     batch: Tensor | None = None,  # (N,)
     *,
     method: Method = "auto",
+    validate: bool = True,
 ) -> Tensor:  # (B, count) int64, or (count of all clouds,)
     """Points spread over the cloud: each pick is as far as can be from those before it.
 
@@ -45,13 +46,14 @@ def farthest_points(
         count: picks of every cloud; a ragged cloud with fewer points gives them all.
         batch: cloud of every point of a ragged batch, ascending.
         method: ``"auto"``, ``"exact"`` or ``"chunked"``.
+        validate: False skips the checks of values (finite, ascending); shapes are checked always.
 
     Shapes:
         - dense: pos (B, N, 3); output (B, count), count at most N
         - ragged: pos (N, 3); output (M,), rows of ``pos``, cloud after cloud
     """
     check_count(count, "count")
-    inputs.check_points(pos, "pos")
+    inputs.check_points(pos, "pos", values=validate)
     if method not in ("auto", "exact", "chunked"):
         raise ValueError(f"method must be 'auto', 'exact' or 'chunked', got {method!r}")
     pos = pos.detach()
@@ -64,7 +66,7 @@ def farthest_points(
                 f"use count <= {pos.shape[1]}"
             )
         return _dense(pos, count, method)
-    begin = bounds(pos, batch, "pos")
+    begin = bounds(pos, batch, "pos", validate)
     picks = [
         _dense(pos[None, a:b], min(count, b - a), method)[0] + a
         for a, b in pairwise(begin)
@@ -158,15 +160,19 @@ def grid_points(
     pos: Tensor,  # (N, 3)
     size: float,
     batch: Tensor | None = None,  # (N,)
+    *,
+    validate: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:  # (M, 3), (M,), (N,)
     """The mean of the points in every cubic cell of side ``size``: an even density.
+
+    ``validate`` as for :func:`farthest_points`.
 
     Returns:
         the means (M, 3), their clouds (M,), and the mean that each point went into (N,).
     """
-    inputs.check_points(pos, "pos")
+    inputs.check_points(pos, "pos", values=validate)
     inputs.check_positive(size, "size")
-    cloud = inputs.flatten(pos, batch, "pos").cloud
+    cloud = inputs.as_points(pos, batch, "pos", validate).cloud
     key, cloud_cells = _cell_keys(pos.detach(), size, cloud)
     kept, of_point = torch.unique(key, return_inverse=True)  # sorted by cloud first
     total = pos.new_zeros(len(kept), pos.shape[1]).index_add(0, of_point, pos)

@@ -31,6 +31,8 @@ def knn(
     k: int,
     batch: Tensor | None = None,  # (N,)
     query_batch: Tensor | None = None,  # (M,)
+    *,
+    validate: bool = True,
 ) -> Tensor:  # (B, M, k), or (M, k) int64
     """The ``k`` points nearest to every query, the nearest first.
 
@@ -43,19 +45,20 @@ def knn(
         k: how many; no cloud may have fewer points.
         batch: cloud of every point of a ragged batch, ascending.
         query_batch: cloud of every query, ascending.
+        validate: False skips the checks of values (finite, ascending); shapes are checked always.
 
     Shapes:
         - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
         - ragged: points (N, D), queries (M, D); output (M, k), rows of ``points``
     """
     check_count(k, "k")
-    check_pair(points, queries, batch, query_batch)
+    check_pair(points, queries, batch, query_batch, validate)
     points, queries = points.detach(), queries.detach()
     if points.dim() == 3:
         return _dense(points, queries, k)
     found = [
         _dense(p[None], q[None], k)[0] + first
-        for first, p, q in pairs(points, queries, batch, query_batch)
+        for first, p, q in pairs(points, queries, batch, query_batch, validate)
     ]
     return torch.cat(found) if found else queries.new_empty(0, k, dtype=torch.int64)
 
@@ -67,6 +70,8 @@ def ball_query(
     k: int,
     batch: Tensor | None = None,  # (N,)
     query_batch: Tensor | None = None,  # (M,)
+    *,
+    validate: bool = True,
 ) -> Tensor:  # (B, M, k), or (M, k) int64
     """Up to ``k`` points within ``radius`` of every query, the nearest first.
 
@@ -74,6 +79,7 @@ def ball_query(
     PointNet++, so that a maximum over the neighbours does not see them. It stands there even if
     it is outside the ball itself. Where the ball holds more, the nearest are taken: PointNet++
     takes those that come first in memory, and so depends on the order of the points.
+    ``validate`` as for :func:`knn`.
 
     Shapes:
         - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
@@ -81,12 +87,12 @@ def ball_query(
     """
     check_count(k, "k")
     inputs.check_positive(radius, "radius")
-    check_pair(points, queries, batch, query_batch)
+    check_pair(points, queries, batch, query_batch, validate)
     if points.dim() == 3:
         return _within(points, queries, radius, k)
     found = [
         _within(p[None], q[None], radius, k)[0] + first
-        for first, p, q in pairs(points, queries, batch, query_batch)
+        for first, p, q in pairs(points, queries, batch, query_batch, validate)
     ]
     return torch.cat(found) if found else queries.new_empty(0, k, dtype=torch.int64)
 

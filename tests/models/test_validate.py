@@ -1,0 +1,118 @@
+"""Values are checked once, where they come in, and not at all where the caller says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from test_models import build, clouds, every_model
+from torch import Generator, Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from veckm.models import Encoding, EncodingSettings, Task, create_model, ops
+
+
+class Checked(TorchDispatchMode):
+    """Counts the passes that test whether numbers are finite, with the sizes of what they test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        # torch.isfinite is |x| != inf together with x == x.
+        if func is torch.ops.aten.eq.Tensor and args[0] is args[1]:
+            self.sizes.append(args[0].numel())
+        return func(*args, **(kwargs or {}))
+
+
+def checked(call: Callable[[], object]) -> list[int]:
+    with Checked() as mode:
+        call()
+    return mode.sizes
+
+
+def test_the_counter_counts() -> None:
+    assert checked(lambda: torch.isfinite(torch.zeros(2, 3))) == [6]
+
+
+@every_model
+def test_a_forward_pass_checks_the_points_once(
+    name: str, task: Task, veckm: bool, generator: Generator
+) -> None:
+    model = build(name, task, veckm).eval()
+    pos, category = clouds(generator, n=160)
+    pos = pos.float()
+    with torch.no_grad():
+        out = model(pos, None, category)
+        assert checked(lambda: model(pos, None, category)) == [pos.numel()]
+        model.validate = False
+        assert checked(lambda: model(pos, None, category)) == []
+        assert torch.equal(model(pos, None, category), out)
+
+
+def test_features_are_checked_once_too(generator: Generator) -> None:
+    model = create_model("pct", veckm=True, num_classes=4, in_channels=2, validate=False).eval()
+    assert not model.validate
+    assert "validate" not in model.settings  # it does not make another network
+    pos, features = torch.rand(2, 64, 3, generator=generator), torch.rand(2, 64, 2)
+    assert checked(lambda: model(pos, features)) == []
+    model.validate = True
+    assert checked(lambda: model(pos, features)) == [pos.numel(), features.numel()]
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_shapes_are_checked_always(validate: bool) -> None:
+    model = create_model(
+        "pointnet2", task="part-segmentation", num_classes=5, in_channels=1, validate=validate
+    ).eval()
+    pos, features, category = torch.zeros(2, 9, 3), torch.zeros(2, 9, 1), torch.tensor([0, 1])
+    for bad, message in (
+        ((pos[0], features, category), r"use pos\[None\]"),
+        ((pos[..., :2], features, category), r"of shape \(B, N, 3\)"),
+        ((pos.long(), features, category), "float"),
+        ((pos, features[:, :3], category), r"features must have shape \(2, 9, 1\)"),
+        ((pos, None, category), "got no features"),
+        ((pos, features, category[:1]), "one number a cloud"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            model(*bad)
+
+
+def test_an_encoding_by_itself_checks_its_points(generator: Generator) -> None:
+    encoding = Encoding(EncodingSettings(dim=8, hidden=8, channels=8))
+    pos = torch.rand(1, 20, 3, generator=generator)
+    pos[0, 3] = torch.nan
+    with pytest.raises(ValueError, match="pos has NaN or infinite values in 1 of 20 rows"):
+        encoding(pos)
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "knn": lambda x, batch, **o: ops.knn(x, x[::2], 3, batch, _half(batch), **o),
+    "ball_query": lambda x, batch, **o: ops.ball_query(x, x[::2], 0.3, 3, batch, _half(batch), **o),
+    "interpolate": lambda x, batch, **o: ops.interpolate(x, x, x[::2], 3, batch, _half(batch), **o),
+    "farthest_points": lambda x, batch, **o: ops.farthest_points(x, 5, batch, **o),
+    "grid_points": lambda x, batch, **o: ops.grid_points(x, 0.2, batch, **o)[0],
+}
+
+
+def _half(batch: Tensor | None) -> Tensor | None:
+    return None if batch is None else batch[::2]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_checks_values_unless_told_otherwise(name: str, generator: Generator) -> None:
+    run, pos = OPERATIONS[name], torch.rand(40, 3, generator=generator)
+    batch = torch.arange(2).repeat_interleave(20)
+    assert pos.numel() in checked(lambda: run(pos, batch))
+    assert checked(lambda: run(pos, batch, validate=False)) == []
+    for given in (None, batch):
+        assert torch.equal(run(pos, given, validate=False), run(pos, given))
+    with pytest.raises(ValueError, match="shape"):
+        run(pos, batch[:7], validate=False)
+    with pytest.raises(ValueError, match="shape"):
+        run(pos[0], None, validate=False)
