@@ -11,10 +11,12 @@ from veckm.functional import (
     encode,
     encode_neighborhood,
     kernel_mixture,
+    moments,
     reconstruct,
     similarity,
 )
-from veckm.moments import Moments, moments
+from veckm.moments import Moments
+from veckm.planning import Plan, plan
 
 if TYPE_CHECKING:
     from veckm.cloud import PointCloud
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Moments",
+    "Plan",
     "PointCloud",
     "VecKM",
     "__version__",
@@ -35,6 +38,7 @@ __all__ = [
     "kernel_mixture",
     "list_models",
     "moments",
+    "plan",
     "radius_from_beta",
     "read",
     "reconstruct",

@@ -6,18 +6,13 @@ G(q) = sum_j w_j window(x_j - q) E(x_j - q)    encoding of the neighbourhood of 
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.engines import Ball, Gaussian, Norm, Problem, Window, find, prepare
-from veckm.engines.base import phase, phasors
-from veckm.frequencies import BETA_TIMES_RADIUS
-
-WindowName = Literal["gaussian", "ball"]
-EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
+from veckm.engines import Gaussian, Norm
+from veckm.engines.phasors import phase, phasors
+from veckm.moments import Moments
+from veckm.planning import EngineName, Scales, WindowName, make_window
 
 
 def encode(
@@ -36,6 +31,7 @@ def encode(
     weights: Tensor | None = None,  # (N,) or (B, N)
     B: Tensor | None = None,  # (D_in, p)
     progress: bool | None = None,
+    validate: bool = True,
 ) -> Tensor:
     """G(q) = sum_j w_j window(x_j - q) exp(i (x_j - q) A), for every point or query q.
 
@@ -53,6 +49,10 @@ def encode(
         weights: a number for each point.
         B: frequencies N(0, beta^2) of Theorem 2, for ``engine="random"``.
         progress: False for no progress bar; a bar only ever shows on a terminal.
+        validate: False skips the checks of values (finite, in range), each a pass over the data
+            and on a GPU a wait; shapes stay checked.
+
+    Differentiable in pos, queries, weights and A.
 
     Shapes:
         returns: complex, (N, D), (M, D), (B, N, D) or (B, M, D). A query without any point in
@@ -61,119 +61,43 @@ def encode(
     `VecKM: A Linear Time and Space Local Point Cloud Geometry Encoder, Theorems 1 and 2
     <https://arxiv.org/abs/2404.01568>`_.
     """
-    problem, lead = make_problem(
-        pos,
-        A,
-        window=make_window(window, beta, radius),
-        norm=norm,
-        eps=eps,
-        batch=batch,
-        queries=queries,
-        query_batch=query_batch,
-        weights=weights,
-        B=B,
-        progress=progress,
-    )
-    if not len(problem.pos) or not len(problem.queries):
-        find("dense" if engine == "auto" else engine, problem)  # a wrong name is wrong here too
-        shape = (len(problem.queries), A.shape[1])
-        empty = torch.zeros(shape, dtype=problem.complex_dtype, device=problem.pos.device)
-        return empty.view(*lead, A.shape[1])
-    # Phases need all their digits, so a surrounding autocast does not reach into the engines.
-    with torch.autocast(problem.pos.device.type, enabled=False):
-        return prepare(problem, engine)[1].run().view(*lead, A.shape[1])
+    made = make_window(window, beta, radius)
+    A = inputs.check_frequencies(A, "A", pos, validate)
+    inputs.check_norm(norm)
+    scales = Scales.of(pos, batch, queries, query_batch, A.shape[0], validate)
+    planned = scales.plan(made, engine, eps, B, 2 * A.shape[1], progress, validate)
+    return planned.encode(A, norm=norm, weights=weights)
 
 
-def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
-    """The window called `name`, sized by beta or by radius; the other follows (Appendix D)."""
-    if (beta is None) == (radius is None):
-        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
-    if beta is not None:
-        beta = inputs.check_positive(beta, "beta")
-        radius = BETA_TIMES_RADIUS / beta
-    else:
-        assert radius is not None
-        radius = inputs.check_positive(radius, "radius")
-        beta = BETA_TIMES_RADIUS / radius
-    if name == "gaussian":
-        return Gaussian(beta)
-    if name == "ball":
-        return Ball(radius)
-    raise ValueError(f"unknown window {name!r}: use 'gaussian' or 'ball'")
-
-
-def make_problem(
-    pos: Tensor,
-    A: Tensor,
+def moments(
+    pos: Tensor,  # (N, D_in) or (B, N, D_in)
     *,
-    window: Window,
-    norm: Norm,
-    eps: float,
-    batch: Tensor | None = None,
-    queries: Tensor | None = None,
-    query_batch: Tensor | None = None,
-    weights: Tensor | None = None,
-    B: Tensor | None = None,
+    beta: float | None = None,
+    radius: float | None = None,
+    window: WindowName = "gaussian",
+    batch: Tensor | None = None,  # (N,)
+    queries: Tensor | None = None,  # (M, D_in) or (B, M, D_in)
+    query_batch: Tensor | None = None,  # (M,)
+    weights: Tensor | None = None,  # (N,) or (B, N), not negative
+    engine: EngineName = "auto",
+    eps: float = 1e-3,
     progress: bool | None = None,
-) -> tuple[Problem, tuple[int, ...]]:
-    """Check everything at the door; flat, centred clouds, and the leading shape of the result."""
-    A = _frequencies(A, "A", pos)
-    inputs.check_points(pos, "pos", A.shape[0])
-    eps = inputs.check_eps(eps, pos.dtype)
-    if norm not in ("unit", "mean", None):
-        raise ValueError(f"unknown norm {norm!r}: use 'unit', 'mean' or None")
-    if weights is not None:
-        weights = inputs.check_weights(weights, pos, norm == "mean")
-    if queries is None and query_batch is not None:
-        raise ValueError("query_batch is given but queries is not: give both, or use batch")
-    asked = None if queries is None else _queries(queries, pos, batch, query_batch)
-    if B is not None and isinstance(B, Tensor) and B.dim() == 2 and B.shape[0] != A.shape[0]:
-        raise ValueError(
-            f"B is for {B.shape[0]} coordinates a point and A for {A.shape[0]}: "
-            f"draw B with shape ({A.shape[0]}, p)"
-        )
-    points, asked = inputs.centre(inputs.flatten(pos, batch, "pos"), asked)
-    target = points if asked is None else asked
-    inputs.check_phases(points.pos, A, window.reach(eps, A.shape[0]))
-    problem = Problem(
-        pos=points.pos,
-        cloud=points.cloud,
-        queries=target.pos,
-        query_cloud=target.cloud,
-        weights=weights,
-        A=A,
-        window=window,
-        norm=norm,
-        eps=eps,
-        B=None if B is None else _frequencies(B, "B", pos),
-        progress=progress,
-    )
-    return problem, target.lead
+    validate: bool = True,
+) -> Moments:
+    """Weight, mean and covariance of the points around each query, weighted by the window.
 
+    Arguments as for :func:`veckm.plan`; differentiable in pos, queries and weights. Where no
+    point is in reach all moments are zero.
 
-def _frequencies(A: Tensor, name: str, pos: Tensor) -> Tensor:
-    if not isinstance(A, Tensor) or A.dim() != 2 or 0 in A.shape or not A.is_floating_point():
-        got = f"{A.dtype} {tuple(A.shape)}" if isinstance(A, Tensor) else type(A).__name__
-        raise ValueError(f"{name} must be a float tensor of shape (D_in, D), got {got}")
-    inputs.check_finite(A, name)
-    return A.detach().to(pos) if isinstance(pos, Tensor) and pos.is_floating_point() else A
-
-
-def _queries(
-    queries: Tensor, pos: Tensor, batch: Tensor | None, query_batch: Tensor | None
-) -> inputs.Clouds:
-    inputs.check_points(queries, "queries", pos.shape[-1])
-    if queries.dtype != pos.dtype or queries.device != pos.device or queries.dim() != pos.dim():
-        raise ValueError(
-            f"queries must be like pos in dtype, device and dimensions: got {queries.dtype} "
-            f"{tuple(queries.shape)} on {queries.device} beside {pos.dtype} {tuple(pos.shape)} "
-            f"on {pos.device}"
-        )
-    if pos.dim() == 3 and queries.shape[0] != pos.shape[0]:
-        raise ValueError(f"pos has {pos.shape[0]} clouds but queries has {queries.shape[0]}")
-    if (batch is None) != (query_batch is None):
-        raise ValueError("batch and query_batch go together: give both or neither")
-    return inputs.flatten(queries, query_batch, "queries")
+    Shapes:
+        returns: ``Moments`` with leading shape (N,), (M,), (B, N) or (B, M).
+    """
+    scales = Scales.of(pos, batch, queries, query_batch, None, validate)
+    in_dim = pos.shape[-1]
+    columns = 1 + in_dim + in_dim * (in_dim + 1) // 2
+    made = make_window(window, beta, radius)
+    planned = scales.plan(made, engine, eps, None, columns, progress, validate)
+    return planned.moments(weights=weights)
 
 
 def encode_neighborhood(

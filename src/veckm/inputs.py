@@ -1,12 +1,17 @@
-"""The door: whatever is wrong with the input is found and said here, before any work is done."""
+"""Checks at the door: bad input is found here, once, with one clear error, before any work.
+
+Shapes and dtypes are always checked. Values (finite, in range, sorted) are checked unless the
+caller passes validate=False: each such check is a pass over the data and, on a GPU, a wait.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from veckm.engines.geometry import Points
 
 #: Coordinates beyond this would overflow when squared in float32.
 _LARGEST_COORDINATE = 1e15
@@ -16,17 +21,10 @@ _LARGEST_PHASE = 1e10
 SMALLEST_EPS = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-@dataclass(frozen=True)
-class Clouds:
-    """Points of one or more clouds, flat, each cloud about its own origin."""
-
-    pos: Tensor  # (N, D_in)
-    cloud: Tensor  # (N,) int64 ascending
-    lead: tuple[int, ...]  # shape of the caller's tensor without D_in
-
-
-def check_points(pos: Tensor, name: str, in_dim: int | None = None) -> None:
-    """A float tensor (N, D_in) or (B, N, D_in) with finite entries."""
+def check_points(
+    pos: Tensor, name: str, in_dim: int | None = None, values: bool = True
+) -> None:
+    """A float tensor (N, D_in) or (B, N, D_in); with `values`, its entries finite and in range."""
     if not isinstance(pos, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor, got {type(pos).__name__}; "
@@ -42,10 +40,12 @@ def check_points(pos: Tensor, name: str, in_dim: int | None = None) -> None:
         )
     if in_dim is not None and pos.shape[-1] != in_dim:
         raise ValueError(
-            f"{name} has {pos.shape[-1]} coordinates a point, but the frequencies A are for "
+            f"{name} has {pos.shape[-1]} coordinates per point, but the frequencies A are for "
             f"{in_dim}; got shape {tuple(pos.shape)}. Pass the coordinate columns only, "
             f"for example {name}[..., :{in_dim}]"
         )
+    if not values:
+        return
     check_finite(pos, name)
     if pos.numel() and float(pos.detach().abs().amax()) > _LARGEST_COORDINATE:
         raise ValueError(
@@ -76,6 +76,12 @@ def check_positive(value: float, name: str) -> float:
     return value
 
 
+def check_norm(norm: str | None) -> None:
+    """A normalization that there is."""
+    if norm not in ("unit", "mean", None):
+        raise ValueError(f"unknown norm {norm!r}: use 'unit', 'mean' or None")
+
+
 def check_eps(eps: float, dtype: torch.dtype) -> float:
     """An accuracy that the dtype can hold."""
     least = SMALLEST_EPS[dtype]
@@ -87,33 +93,30 @@ def check_eps(eps: float, dtype: torch.dtype) -> float:
     return float(eps)
 
 
-def flatten(pos: Tensor, batch: Tensor | None, name: str) -> Clouds:
-    """(N, D_in), (B, N, D_in), or (N, D_in) with a batch vector, as flat clouds."""
-    lead = tuple(pos.shape[:-1])
-    if pos.dim() == 3:
-        if batch is not None:
-            raise ValueError(
-                f"{name} of shape {tuple(pos.shape)} is a batch already: pass either "
-                "(B, N, D_in) or (N, D_in) with a batch vector, not both"
-            )
-        cloud = torch.arange(pos.shape[0], device=pos.device).repeat_interleave(pos.shape[1])
-        return Clouds(pos.reshape(-1, pos.shape[-1]), cloud, lead)
+def as_points(pos: Tensor, batch: Tensor | None, name: str, values: bool = True) -> Points:
+    """(N, D_in), (B, N, D_in), or (N, D_in) with a batch vector."""
     if batch is None:
-        zeros = torch.zeros(len(pos), dtype=torch.int64, device=pos.device)
-        return Clouds(pos, zeros, lead)
-    return Clouds(pos, _checked_batch(batch, len(pos), name), lead)
+        return Points(pos)
+    if pos.dim() == 3:
+        raise ValueError(
+            f"{name} of shape {tuple(pos.shape)} is a batch already: pass either "
+            "(B, N, D_in) or (N, D_in) with a batch vector, not both"
+        )
+    return Points(pos, _checked_batch(batch, len(pos), name, values))
 
 
-def _checked_batch(batch: Tensor, count: int, name: str) -> Tensor:
+def _checked_batch(batch: Tensor, count: int, name: str, values: bool) -> Tensor:
     label = "batch" if name == "pos" else "query_batch"
     if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32):
         got = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise TypeError(f"{label} must be an int64 tensor of cloud numbers, got {got}")
     if tuple(batch.shape) != (count,):
         raise ValueError(
-            f"{label} must have shape ({count},), one cloud number a row of {name}, "
+            f"{label} must have shape ({count},), one cloud number per row of {name}, "
             f"got {tuple(batch.shape)}"
         )
+    if not values:
+        return batch.long()
     if count and int(batch.min()) < 0:
         raise ValueError(f"{label} has negative cloud numbers (least {int(batch.min())})")
     if count > 1 and bool((batch[1:] < batch[:-1]).any()):
@@ -126,42 +129,74 @@ def _checked_batch(batch: Tensor, count: int, name: str) -> Tensor:
     return batch.long()
 
 
-def check_weights(weights: Tensor, points: Tensor, mean: bool) -> Tensor:
-    """One finite number a point; not negative where they are averaged by their sum."""
+def check_weights(
+    weights: Tensor, points: Tensor, averaged: bool, values: bool = True
+) -> Tensor:
+    """One finite number per point; not negative where they are averaged by their sum."""
     if not isinstance(weights, Tensor) or not weights.is_floating_point():
         got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
         raise TypeError(f"weights must be a float tensor, got {got}")
     if weights.shape != points.shape[:-1]:
         raise ValueError(
-            f"weights must have shape {tuple(points.shape[:-1])}, one number a point, "
+            f"weights must have shape {tuple(points.shape[:-1])}, one number per point, "
             f"got {tuple(weights.shape)}"
         )
-    check_finite(weights, "weights")
-    if mean and weights.numel() and float(weights.detach().min()) < 0:
-        raise ValueError("weights must not be negative with norm='mean'; use norm=None")
+    if values:
+        check_finite(weights, "weights")
+        if averaged and weights.numel() and float(weights.detach().min()) < 0:
+            raise ValueError(
+                "weights must not be negative where they are averaged (norm='mean', moments); "
+                "use norm=None or plan(...).sum(values)"
+            )
     return weights.to(points.dtype).reshape(-1)
 
 
-def centre(points: Clouds, queries: Clouds | None) -> tuple[Clouds, Clouds | None]:
+def check_frequencies(A: Tensor, name: str, like: Tensor, values: bool = True) -> Tensor:
+    """A float matrix (D_in, columns), in the dtype and on the device of the points."""
+    if not isinstance(A, Tensor) or A.dim() != 2 or 0 in A.shape or not A.is_floating_point():
+        got = f"{A.dtype} {tuple(A.shape)}" if isinstance(A, Tensor) else type(A).__name__
+        raise ValueError(f"{name} must be a float tensor of shape (D_in, D), got {got}")
+    if values:
+        check_finite(A, name)
+    return A.to(like) if isinstance(like, Tensor) and like.is_floating_point() else A
+
+
+def check_queries(queries: Tensor, pos: Tensor, values: bool = True) -> None:
+    """Queries must be like the points."""
+    check_points(queries, "queries", pos.shape[-1], values)
+    if queries.dtype != pos.dtype or queries.device != pos.device or queries.dim() != pos.dim():
+        raise ValueError(
+            f"queries must be like pos in dtype, device and dimensions: got {queries.dtype} "
+            f"{tuple(queries.shape)} on {queries.device} beside {pos.dtype} {tuple(pos.shape)} "
+            f"on {pos.device}"
+        )
+    if pos.dim() == 3 and queries.shape[0] != pos.shape[0]:
+        raise ValueError(f"pos has {pos.shape[0]} clouds but queries has {queries.shape[0]}")
+
+
+def centered(points: Points, queries: Points) -> tuple[Points, Points]:
     """Each cloud about the middle of its box, queries about the origin of their cloud.
 
-    Large coordinates cost digits; differences are all that the encoding looks at.
+    Large coordinates cost digits; differences are all that the kernel looks at.
     """
-    if not len(points.pos):
+    if not len(points):
         return points, queries
     x = points.pos.detach()
-    count = torch.bincount(points.cloud)
+    if points.batch is None:
+        low, high = torch.aminmax(x, dim=-2, keepdim=True)
+        origin = low + (high - low) / 2
+        moved = Points(points.pos - origin)
+        return moved, moved if queries is points else Points(queries.pos - origin)
+    clouds = max(len(points.counts), len(queries.counts))
+    count = torch.bincount(points.batch, minlength=clouds)
     low = torch.segment_reduce(x, "min", lengths=count, axis=0, unsafe=True)
     high = torch.segment_reduce(x, "max", lengths=count, axis=0, unsafe=True)
     origin = torch.where(count[:, None] > 0, low + (high - low) / 2, torch.zeros_like(low))
-    moved = Clouds(points.pos - origin[points.cloud], points.cloud, points.lead)
-    if queries is None:
-        return moved, None
-    if len(queries.cloud) and int(queries.cloud.max()) >= len(origin):  # of clouds with no points
-        missing = int(queries.cloud.max()) + 1 - len(origin)
-        origin = torch.cat([origin, origin.new_zeros(missing, origin.shape[1])])
-    shifted = queries.pos - origin[queries.cloud]
-    return moved, Clouds(shifted, queries.cloud, queries.lead)
+    moved = Points(points.pos - origin[points.batch], points.batch)
+    if queries is points:
+        return moved, moved
+    assert queries.batch is not None
+    return moved, Points(queries.pos - origin[queries.batch], queries.batch)
 
 
 def check_phases(pos: Tensor, A: Tensor, reach: float) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from veckm.engines.blocks import Blocks, boxes, compact, grown_volume, octree
+from veckm.engines.blocks import Blocks, boxes, grown_volume, octree
+from veckm.engines.curve import Curve, compact
 
 bounds = st.lists(st.tuples(st.integers(-3, 3), st.integers(-1, 4)), min_size=1, max_size=3)
 
@@ -43,7 +44,7 @@ def made(
 ) -> tuple[Tensor, Tensor, Blocks]:
     pos = CLOUDS[cloud](400, in_dim, generator)
     of = torch.randint(clouds, (400,), generator=generator).sort().values * 2  # odd ones are empty
-    return pos, of, octree(pos, of, 0.05, PRICES[price])  # type: ignore[arg-type]
+    return pos, of, octree(Curve.through(pos, of, 0.05), 0.05, PRICES[price])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("price", PRICES)
@@ -64,20 +65,20 @@ def test_every_point_is_in_exactly_one_tight_block_of_its_own_cloud(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_centre_and_local_coordinates_give_the_point_back(
+def test_center_and_local_coordinates_give_the_point_back(
     dtype: torch.dtype, generator: Generator
 ) -> None:
     pos = CLOUDS["surface"](300, 3, generator).to(dtype) * 1000
     zeros = torch.zeros(300, dtype=torch.int64)
-    blocks = octree(pos, zeros, 10.0, PRICES["count"])  # type: ignore[arg-type]
-    whole = blocks.centre[blocks.of_row] + blocks.local.double()
-    assert blocks.centre.dtype == torch.float64
+    blocks = octree(Curve.through(pos, zeros, 10.0), 10.0, PRICES["count"])  # type: ignore[arg-type]
+    whole = blocks.center[blocks.of_row] + blocks.local.double()
+    assert blocks.center.dtype == torch.float64
     assert blocks.local.dtype == dtype
     # The one rounding is that of the subtraction, half a step of the local coordinate.
     step = torch.finfo(dtype).eps * blocks.local.abs().max().double()
     assert float((whole - pos[blocks.order].double()).abs().max()) <= step
     middle = (blocks.low.double() + blocks.high.double()) / 2
-    torch.testing.assert_close(blocks.centre, middle, rtol=torch.finfo(dtype).eps, atol=1e-12)
+    torch.testing.assert_close(blocks.center, middle, rtol=torch.finfo(dtype).eps, atol=1e-12)
 
 
 def test_rows_and_starts_and_groups_say_the_same(generator: Generator) -> None:
@@ -104,14 +105,16 @@ def test_the_blocks_chosen_are_the_cheapest_of_the_tree(generator: Generator) ->
 
 def test_a_crowd_in_one_place_stays_one_block_however_much_it_costs() -> None:
     pos = torch.zeros(50, 3)
-    blocks = octree(pos, torch.zeros(50).long(), 0.1, PRICES["count"])  # type: ignore[arg-type]
+    curve = Curve.through(pos, torch.zeros(50).long(), 0.1)
+    blocks = octree(curve, 0.1, PRICES["count"])  # type: ignore[arg-type]
     assert blocks.count.tolist() == [50]
 
 
 def test_a_cloud_far_larger_than_its_cells_still_has_keys_that_fit(generator: Generator) -> None:
     pos = CLOUDS["volume"](100, 4, generator)
     pos[0] = 1e12
-    blocks = octree(pos, torch.zeros(100).long(), 1e-9, PRICES["count"])  # type: ignore[arg-type]
+    curve = Curve.through(pos, torch.zeros(100).long(), 1e-9)
+    blocks = octree(curve, 1e-9, PRICES["count"])  # type: ignore[arg-type]
     assert torch.equal(blocks.order.sort().values, torch.arange(100))
     assert blocks.count.sum() == 100
 

@@ -13,7 +13,7 @@ from twins import by_definition, over_clouds
 
 from veckm import encode
 from veckm.engines import dense
-from veckm.functional import make_window
+from veckm.planning import make_window
 
 
 class TestDense(EngineConformance):
@@ -35,12 +35,16 @@ def test_dense_can_be_differentiated_twice(generator: Generator) -> None:
     assert torch.autograd.gradgradcheck(power, (pos,))
 
 
+@pytest.mark.parametrize("limit", ["_TILE_PAIRS", "_STACK_PAIRS"])
+@pytest.mark.parametrize("grad", [False, True])
 def test_rows_in_pieces_are_the_whole(
-    generator: Generator, monkeypatch: pytest.MonkeyPatch
+    limit: str, grad: bool, generator: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pos, A = CLOUDS["surface"](100, 3, generator), frequencies(3, 8, 9.0, generator)
+    pos.requires_grad_(grad)
     whole = encode(pos, A, beta=3.0, engine="dense")
-    monkeypatch.setattr(dense, "_PAIRS_AT_ONCE", 700)  # seven rows
+    monkeypatch.setattr(dense, limit, 700)  # seven rows
+    monkeypatch.setattr(dense, "_LEAST_ROWS", 1)
     torch.testing.assert_close(encode(pos, A, beta=3.0, engine="dense"), whole)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from conformance import EngineConformance
+
+from veckm.engines import batched
 
 
 class TestGrid(EngineConformance):
@@ -12,3 +15,11 @@ class TestGrid(EngineConformance):
 
     def error(self, eps: float, window: str) -> float:
         return eps
+
+
+class TestBatchedGrid(TestGrid):
+    """The form that other devices than the CPU take, on the CPU."""
+
+    @pytest.fixture(autouse=True)
+    def _as_on_a_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(batched, "preferred", lambda device: True)

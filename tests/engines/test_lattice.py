@@ -11,6 +11,7 @@ from clouds import CLOUDS
 from torch import Generator, Tensor
 
 from veckm.engines.blocks import Blocks, octree
+from veckm.engines.curve import Curve
 from veckm.engines.lattice import Lattice, candidates, number, reached_nodes
 
 EPSILONS = [0.5, 0.2, 5e-2, 1e-2, 1e-4, 1e-7]
@@ -33,7 +34,8 @@ def single(pos: Tensor, cell: float = 1.0) -> Blocks:
     def price(sides: Tensor, count: Tensor) -> Tensor:
         return torch.ones_like(count, dtype=torch.float64)
 
-    return octree(pos, torch.zeros(len(pos), dtype=torch.int64), cell, price)
+    cloud = torch.zeros(len(pos), dtype=torch.int64)
+    return octree(Curve.through(pos, cloud, cell), cell, price)
 
 
 @pytest.mark.parametrize("in_dim", [1, 2, 3, 4])
@@ -98,7 +100,7 @@ def test_a_block_gets_every_node_within_reach_of_its_points_and_each_once(
     blocks, lattice = single(pos, 10.0), Lattice.for_accuracy(3.0, 1e-2, in_dim)
     nodes = reached_nodes(blocks, lattice)
     assert len(blocks.count) == 1
-    got = nodes.local.double() + blocks.centre
+    got = nodes.local.double() + blocks.center
     every = nodes_near(lattice, in_dim, 0.5 + lattice.reach)
     needed = every[(distance(every, pos) <= lattice.reach).any(1)]
     assert float(distance(needed, got).amin(1).max()) < 1e-12
@@ -115,10 +117,10 @@ def test_the_keys_of_a_node_are_its_cloud_and_twice_its_coordinates(generator: G
     def price(sides: Tensor, count: Tensor) -> Tensor:
         return 1.0 + count.double().square()
 
-    blocks = octree(pos, of, lattice.spacing, price)
+    blocks = octree(Curve.through(pos, of, lattice.spacing), lattice.spacing, price)
     nodes = reached_nodes(blocks, lattice)
     assert torch.equal(nodes.key[:, 0], blocks.cloud[nodes.block])
-    where = nodes.local.double() + blocks.centre[nodes.block]
+    where = nodes.local.double() + blocks.center[nodes.block]
     torch.testing.assert_close(nodes.key[:, 1:].double() * (lattice.spacing / 2), where)
     parity = nodes.key[:, 1:] % 2
     assert torch.equal(parity, parity[:, :1].expand_as(parity))  # both grids, nothing between

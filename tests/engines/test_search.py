@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from veckm.engines.blocks import Blocks, octree
+from veckm.engines.curve import Curve
 from veckm.engines.search import Search
 
 
@@ -17,12 +18,12 @@ def blocks_of(pos: Tensor, cloud: Tensor, most: int = 12, cell: float = 0.05) ->
     def price(sides: Tensor, count: Tensor) -> Tensor:
         return 1.0 + (count > most).double() * count
 
-    return octree(pos, cloud, cell, price)
+    return octree(Curve.through(pos, cloud, cell), cell, price)
 
 
 def assert_finds_all(points: Blocks, targets: Blocks, radius: float) -> None:
     """Exactly the points whose distance from the box is at most the radius, block by block."""
-    x = points.centre[points.of_row] + points.local.double()
+    x = points.center[points.of_row] + points.local.double()
     cloud = points.cloud[points.of_row]
     found = Search(points, targets, radius).near(0, len(targets.count))
     assert len(found) == len(targets.count)

@@ -144,7 +144,7 @@ def test_neighbours_in_a_part_are_those_of_the_whole(tmp_path: Path) -> None:
 def test_the_facts_are_those_of_the_cloud_in_memory(tmp_path: Path, cloud: Cloud) -> None:
     path, xyz = cloud
     spool = fill(tmp_path, open_source(path), 1000, lambda _: None)
-    from veckm.engines.blocks import curve_order
+    from veckm.engines.curve import curve_order
 
     pos = torch.from_numpy(xyz)
     expected = frame_of(pos[curve_order(pos)])

@@ -8,7 +8,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.functional import WindowName, encode
+from veckm.functional import encode
+from veckm.planning import WindowName
 
 #: Distance in units of the radius beyond which a window has nothing left in float64:
 #: exp(-(1.8 * 5)^2 / 2) is 3e-18.

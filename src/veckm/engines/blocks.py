@@ -1,7 +1,6 @@
-"""Blocks: neighbouring points together, so that sparse sums become small dense matrix products.
+"""Blocks: nearby points together, so that sparse sums become small dense matrix products.
 
-The points are sorted along a Morton curve, on which every octree cell (2^D_in-tree in general) is
-one contiguous run. Which cells become blocks is decided by price: a cell is taken whole when that
+Points are sorted along a Morton curve (`curve`). Which cells become blocks is decided by price: a cell is taken whole when that
 is cheaper than its children together, so that dense places get small tight blocks, thin places
 large ones, and nobody has to choose a cell size.
 """
@@ -12,11 +11,16 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from veckm.engines.curve import Curve, compact, interleave
 from veckm.parallel import one_thread
+
+if TYPE_CHECKING:
+    from veckm.engines.geometry import Points
 
 Members = list[tuple[int, slice]]  # blocks, each with its sorted rows
 Group = tuple[slice, Members]  # a run of sorted rows and the blocks in it
@@ -25,17 +29,14 @@ Price = Callable[[Tensor, Tensor], Tensor]  # sides (K, D_in), count (K,) -> sec
 #: Rows that are worked on at once: with D = 256 they and their encodings stay in the L2 cache.
 _ROWS_AT_ONCE = 512
 
-#: Cells across a cloud whose points are put in order.
-_CURVE_CELLS = 1024
-
 
 @dataclass(frozen=True)
 class Blocks:
     """A partition of points into blocks. Points are in sorted order unless said otherwise."""
 
     order: Tensor  # (N,) int64: sorted row -> the caller's row
-    local: Tensor  # (N, D_in) coordinates about the centre of the point's block
-    centre: Tensor  # (K, D_in) float64
+    local: Tensor  # (N, D_in) coordinates about the center of the point's block
+    center: Tensor  # (K, D_in) float64
     low: Tensor  # (K, D_in) the tight box of each block, about the cloud's origin
     high: Tensor  # (K, D_in)
     count: Tensor  # (K,) int64
@@ -89,24 +90,28 @@ class Blocks:
 
 
 @one_thread()
-def octree(
-    pos: Tensor,  # (N, D_in)
-    cloud: Tensor,  # (N,) int64
-    cell: float,  # side of the smallest cell
-    price: Price,
-) -> Blocks:
-    """The cheapest blocks among the cells of an octree over each cloud."""
-    pos = pos.detach()
-    key, levels = _morton(pos, cloud, cell)
-    key, order = torch.sort(key)
-    x = pos[order]
+def octree(curve: Curve, cell: float, price: Price) -> Blocks:
+    """The cheapest blocks among the cells of an octree over each cloud, of side `cell` or more."""
+    key, levels = curve.coarsened(cell)
+    x = curve.pos
     tree, (start, count, low, high) = _partition(key, x, levels, price)
-    centre = (low.double() + high.double()) / 2
-    local = x - torch.repeat_interleave(centre, count, dim=0).to(x.dtype)
-    # Exactly the centre that was subtracted, so that phases can be made whole again.
-    centre = centre.to(x.dtype).double()
+    center = (low.double() + high.double()) / 2
+    local = x - torch.repeat_interleave(center, count, dim=0).to(x.dtype)
+    # Exactly the center that was subtracted, so that phases can be made whole again.
+    center = center.to(x.dtype).double()
     seconds = float(tree[-1].best.sum()) if tree else 0.0
-    return Blocks(order, local, centre, low, high, count, cloud[order[start]], seconds)
+    return Blocks(curve.order, local, center, low, high, count, curve.cloud[start], seconds)
+
+
+def runs_of_rows(points: Points, rows: int) -> Blocks:
+    """The points as they come, in runs of at most so many rows of one cloud."""
+    pos, counts = points.flat.detach(), points.counts
+    count = [min(rows, n - i) for n in counts for i in range(0, n, rows)]
+    cloud = [k for k, n in enumerate(counts) for _ in range(0, n, rows)]
+    count, cloud = (torch.tensor(c, dtype=torch.int64, device=pos.device) for c in (count, cloud))
+    low, high = _reduce(pos, count, "min"), _reduce(pos, count, "max")
+    order = torch.arange(len(pos), device=pos.device)
+    return Blocks(order, pos, torch.zeros_like(low).double(), low, high, count, cloud, 0.0)
 
 
 @one_thread()
@@ -127,14 +132,14 @@ def anchored(
     bits = max(1, int(root.max()).bit_length())
     if (bits + levels) * in_dim > 62:
         raise OverflowError(f"a grid of side {cell * 2**levels:g} has too many cells")
-    key = _interleave((root << levels) | (index & ((1 << levels) - 1)), bits + levels)
+    key = interleave((root << levels) | (index & ((1 << levels) - 1)), bits + levels)
     key, order = torch.sort(key)
     x = x[order]
     tree, (_, count, low, high) = _partition(key, x, levels, price)
-    centre = (low + high) / 2
-    local = (x - torch.repeat_interleave(centre, count, dim=0)).float()
+    center = (low + high) / 2
+    local = (x - torch.repeat_interleave(center, count, dim=0)).float()
     seconds = float(tree[-1].best.sum())
-    return Blocks(order, local, centre, low, high, count, torch.zeros_like(count), seconds)
+    return Blocks(order, local, center, low, high, count, torch.zeros_like(count), seconds)
 
 
 @dataclass(frozen=True)
@@ -147,67 +152,6 @@ class _Level:
     children: Tensor | None  # (K,) how many cells of the finer level; None at the finest
     whole: Tensor  # (K,) bool: cheaper as one block than as its children
     best: Tensor  # (K,) seconds
-
-
-def curve_order(pos: Tensor) -> Tensor:  # (N, D_in) -> (N,) int64
-    """Rows along a Morton curve: neighbours in space are neighbours in memory."""
-    pos = pos.detach()
-    low = pos.amin(0)
-    return torch.argsort(curve_key(pos, low, float((pos.amax(0) - low).max())), stable=True)
-
-
-def curve_key(pos: Tensor, low: Tensor, extent: float) -> Tensor:  # (N, D_in) -> (N,) int64
-    """Where points are along the curve through a box with the corner `low` and sides `extent`."""
-    bits = _CURVE_CELLS.bit_length()
-    index = ((pos - low) / ((extent or 1.0) / _CURVE_CELLS)).long()
-    if bits * pos.shape[1] <= 62:
-        return _interleave(index, bits)
-    return _morton(pos, torch.zeros_like(index[:, 0]), (extent or 1.0) / _CURVE_CELLS)[0]
-
-
-def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
-    """(N,) int64 keys (cloud, interleaved cell coordinates), and the number of levels."""
-    in_dim = pos.shape[1]
-    low = pos.amin(0)
-    extent = float((pos.amax(0) - low).max())
-    spare = 62 - int(cloud.max() + 1).bit_length()
-    levels = max(1, math.ceil(math.log2(max(extent / cell, 1.0) + 1)))
-    index = ((pos - low) / cell).clamp_(max=2.0**62).long()
-    if levels > spare // in_dim:  # far outliers: leave out the empty space between
-        index = compact(index, gap=64)
-        levels = int(index.max()).bit_length()
-    if levels > spare // in_dim:  # cells only group points: coarser ones are as right
-        index >>= levels - spare // in_dim
-        levels = spare // in_dim
-    return (cloud << (levels * in_dim)) | _interleave(index, levels), levels
-
-
-def _interleave(index: Tensor, levels: int) -> Tensor:  # (N, D_in) -> (N,)
-    """The bits of all coordinates in turn: cells along a Morton curve."""
-    in_dim = index.shape[1]
-    byte = torch.arange(256, device=index.device)
-    spread = sum(((byte >> b) & 1) << (b * in_dim) for b in range(8))
-    assert isinstance(spread, Tensor)
-    key = torch.zeros_like(index[:, 0])
-    for shift in range(0, levels, 8):
-        part = spread[(index >> shift) & 255]  # (N, D_in)
-        for axis in range(in_dim):
-            key = key | (part[:, axis] << (shift * in_dim + axis))
-    return key
-
-
-def compact(index: Tensor, gap: int) -> Tensor:
-    """The same order along each axis, but no step between neighbours larger than `gap`.
-
-    Shapes:
-        index: (n, D) int64. returns: (n, D) int64, from 0.
-    """
-    columns = []
-    for axis in index.unbind(1):
-        value, inverse = torch.unique(axis, return_inverse=True)
-        step = torch.diff(value, prepend=value[:1]).clamp_(max=gap)
-        columns.append(torch.cumsum(step, 0)[inverse])
-    return torch.stack(columns, 1)
 
 
 def _partition(

@@ -1,170 +1,125 @@
 """The definition: all pairs. The truth that every other engine is compared with.
 
-G = [J (w E)] ./ E(q),  J[q, j] = window(|x_j - q|)        (Eqn. 3 of the paper)
+    K[q, j] = window(|x_j - q|)
+
+As torch operations on whole stacks of clouds it has gradients of any order and can be traced,
+exported and mapped; on a CPU without gradients the same in tiles that stay in the cache.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from veckm.engines.base import (
-    Engine,
-    Problem,
-    Rates,
-    Task,
-    as_complex,
-    as_real,
-    empty_result,
-    phase,
-    phasors,
-)
-from veckm.parallel import share, workers
+from veckm.engines.blocks import Group, runs_of_rows
+from veckm.engines.geometry import Geometry, Points
+from veckm.engines.operator import Engine, Operator, Proposal
+from veckm.engines.phasors import Modulation
+from veckm.engines.tiles import Near, Tiles
 
-#: Entries of J held at once: they stay in the cache.
-_PAIRS_AT_ONCE = 1 << 18
-#: Queries of a product at least: a few rows against many points wait for the memory.
+#: Pairs held at once: in a tile, which stays in the cache, and in a stack.
+_TILE_PAIRS, _STACK_PAIRS = 1 << 18, 1 << 26
+#: Queries of a tile at least: a few rows against many points wait for the memory.
 _LEAST_ROWS = 64
-
-#: The points of a cloud, and its queries in runs.
-_Part = tuple[slice, list[slice]]
 
 
 class Dense(Engine):
-    """All pairs: N M D operations, exact to rounding, differentiable any number of times."""
+    """All pairs: N M C operations, exact to rounding, differentiable any number of times."""
 
     name = "dense"
 
-    def prepare(self, problem: Problem) -> Task:
-        n, m = clouds(problem.cloud), clouds(problem.query_cloud)
-        pairs = float((n[: len(m)].double() * m[: len(n)].double()).sum())
-        width = problem.columns.shape[1]
-        flop = Rates.FLOP if problem.pos.dtype == torch.float32 else 2 * Rates.FLOP
-        turned = len(problem.pos) + (0 if problem.same else len(problem.queries))
-        phasor = turned * width * Rates.PHASOR
-        rows = len(problem.queries) * Rates.ROW + 1e-4 * len(m)
-        seconds = pairs * (4 * width * flop + Rates.DISTANCE) + phasor + rows
-        return Task(Rates.EVEN * seconds, lambda: self._encode(problem))
+    def propose(self, geometry: Geometry, columns: int) -> Proposal:
+        rates = self.rates(geometry)
+        pairs = geometry.pairs * (2 * columns * rates.flop + rates.distance)
+        ends = geometry.size * columns / 2 * (rates.phasor + rates.write) / 2
+        seconds = pairs + ends + len(geometry.queries) * rates.query
+        return Proposal(seconds, lambda: DenseOperator(geometry))
 
-    def _encode(self, problem: Problem) -> Tensor:
-        parts = _parts(problem)
-        if problem.needs_grad:
-            return _differentiable(problem, parts)
-        out = empty_result(problem)
-        count = workers(out.device, 4 * sum(len(runs) for _, runs in parts))
-        shared = None
-        if len(parts) < count:  # then several threads are at one cloud
-            E = _beside(phase(problem.pos, problem.columns))
-            shared = E, _weighted(E, problem.weights)
-            parts = [(points, [run]) for points, runs in parts for run in runs]
-        share(parts, lambda _: _Thread(problem, shared, out), count, problem.label("encode"))
-        return out
+    def least(self, geometry: Geometry, columns: int) -> float:  # noqa: ARG002
+        return 0.0  # there is nothing to plan
 
 
-def _differentiable(problem: Problem, parts: list[_Part]) -> Tensor:  # (M, D)
-    """The formula as it is written, by operations that can be differentiated."""
-    f = as_real(phasors(phase(problem.pos, problem.columns)))  # (N, 2C): J is real, so is J f
-    if problem.weights is not None:
-        f = f * problem.weights[:, None]
-    out = []
-    for points, queries in ((points, run) for points, runs in parts for run in runs):
-        x, q = problem.pos[points], problem.queries[queries]
-        axes = zip(q.unbind(1), x.unbind(1), strict=True)
-        squared = sum((a[:, None] - b[None]).square() for a, b in axes)  # (m, n)
-        assert isinstance(squared, Tensor)
-        sums = as_complex(problem.window(squared) @ f[points])
-        out.append(problem.finish(sums * phasors(-phase(q, problem.columns))))
-    return torch.cat(out)
+class DenseOperator(Operator):
+    """The definition in torch operations; its encodings without gradients in tiles on a CPU."""
+
+    differentiable = True
+
+    @property
+    def T(self) -> Operator:
+        return DenseOperator(self.geometry.swapped)
+
+    def product(self, values: Tensor) -> Tensor:
+        g = self.geometry
+        x, q, n = g.points.pos, g.queries.pos, values.shape[-1]
+        if g.points.batch is None:
+            return self._stack(q, x, values.view(*x.shape[:-1], n)).reshape(-1, n)
+        parts = zip(
+            g.queries.flat.split(g.queries.counts),
+            _padded(g.points.flat, g.points.counts, len(g.queries.counts)),
+            _padded(values, g.points.counts, len(g.queries.counts)),
+            strict=True,
+        )
+        return torch.cat([self._stack(*part) for part in parts])
+
+    def _stack(self, q: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""
+        rows = max(1, _STACK_PAIRS // max(1, x[..., 0].numel()))
+        out = []
+        for part in q.split(rows, dim=-2) if q.shape[-2] else (q,):
+            squared = (part[..., :, None, :] - x[..., None, :, :]).square().sum(-1)
+            out.append(self.geometry.window(squared).to(values.dtype) @ values)
+        return out[0] if len(out) == 1 else torch.cat(out, dim=-2)
+
+    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
+        with torch.enable_grad():
+            pos = self.geometry.queries.pos.detach().requires_grad_()
+            moved = replace(self.geometry, queries=Points(pos, self.geometry.queries.batch))
+            sums = DenseOperator(moved).product(values.detach())
+            return torch.autograd.grad(sums, pos, cotangent)[0].reshape(-1, pos.shape[-1])
+
+    def encode(self, modulation: Modulation, out: Tensor) -> None:
+        if self.geometry.device.type == "cpu":
+            _AllPairs(self.geometry).encode(modulation, out)
+        else:
+            super().encode(modulation, out)
 
 
-class _Thread:
-    """The same numbers by one thread, in memory that it holds: fresh memory costs more than they.
+class _AllPairs(Tiles):
+    """Every query of a cloud with every point of it."""
 
-    Args:
-        problem: what to compute, without gradients.
-        shared: E and w E of all points, (N, 2C); None where each cloud makes its own.
-        out: (M, D) complex, for the result.
-    """
+    def __init__(self, geometry: Geometry) -> None:
+        most = max(geometry.points.counts, default=1)
+        rows = max(_LEAST_ROWS, _TILE_PAIRS // max(1, most))
+        target = runs_of_rows(geometry.queries, rows)
+        source = target if geometry.same else runs_of_rows(geometry.points, 1 << 16)
+        super().__init__(geometry, source, target)
+        first, self.of_cloud = 0, []
+        for n in geometry.points.counts + [0] * (len(geometry.queries.counts)):
+            self.of_cloud.append(slice(first, first + n))
+            first += n
 
-    def __init__(self, problem: Problem, shared: tuple[Tensor, Tensor] | None, out: Tensor) -> None:
-        self.problem, self.shared, self.out = problem, shared, out
-        self.axes = problem.pos.detach().t().contiguous()  # (D_in, N): passes go along rows
-        self.E = self.axes.new_empty(0, 2 * problem.columns.shape[1])
-        self.squared = self.step = self.axes.new_empty(0)
+    @property
+    def T(self) -> Operator:
+        return _AllPairs(self.geometry.swapped)
 
-    def __call__(self, part: _Part) -> None:
-        """The rows of one cloud's queries."""
-        points, runs = part
-        E, f = self._phasors(points)
-        for queries in runs:
-            sums = self._window(points, queries) @ f  # (m, 2C)
-            if self.problem.same:
-                own = E[queries.start - points.start : queries.stop - points.start]
-            else:
-                own = _beside(phase(self.problem.queries[queries], self.problem.columns))
-            self.out[queries] = self.problem.finish(_quotient(sums, own))
+    def tasks(self) -> list[list[Group]]:
+        return [[group] for group in self.target.groups]
 
-    def _phasors(self, points: slice) -> tuple[Tensor, Tensor]:  # (n, 2C), (n, 2C)
-        """E and w E of a cloud."""
-        if self.shared is not None:
-            E, f = self.shared
-            return E[points], f[points]
-        angle = phase(self.problem.pos[points], self.problem.columns)
-        if len(self.E) < len(angle):
-            self.E = self.E.new_empty(len(angle), self.E.shape[1])
-        E = _beside(angle, self.E[: len(angle)])
-        weights = self.problem.weights
-        return E, _weighted(E, None if weights is None else weights[points])
+    def near(self, task: list[Group]) -> list[list[Near]]:
+        cloud = self.target.cloud
+        return [[self.of_cloud[int(cloud[block])] for block, _ in members] for _, members in task]
 
-    def _window(self, points: slice, queries: slice) -> Tensor:  # (m, n)
-        """J of some queries and the points of their cloud."""
-        x, q = self.axes[:, points], self.problem.queries[queries]
-        m, n = len(q), x.shape[1]
-        if len(self.squared) < m * n:
-            self.squared, self.step = x.new_empty(m * n), x.new_empty(m * n)
-        squared, step = (held[: m * n].view(m, n) for held in (self.squared, self.step))
-        squared.zero_()
-        for axis, along in enumerate(x):
-            torch.sub(q[:, axis, None], along, out=step)
-            squared.addcmul_(step, step)
-        return self.problem.window(squared, inplace=True)
+    def local(self, block: int, near: Near) -> Tensor:  # noqa: ARG002 - all about the cloud's origin
+        return self.geometry.points.flat.detach()[near]
+
+    def weigh(self, squared: Tensor) -> Tensor:
+        return self.geometry.window(squared, inplace=True)
 
 
-def _beside(angle: Tensor, out: Tensor | None = None) -> Tensor:  # (n, C) -> (n, 2C)
-    """Cosines beside sines: exp(i angle) without interleaving its parts."""
-    n, wide = angle.shape
-    out = angle.new_empty(n, 2 * wide) if out is None else out
-    torch.cos(angle, out=out[:, :wide])
-    torch.sin(angle, out=out[:, wide:])
-    return out
+def _padded(values: Tensor, counts: list[int], clouds: int) -> list[Tensor]:
+    """Parts of each cloud, empty for clouds that have queries and no points."""
+    parts = list(values.split(counts)) if counts else []
+    return (parts + [values[:0]] * clouds)[:clouds]
 
-
-def _weighted(E: Tensor, weights: Tensor | None) -> Tensor:  # (n, 2C)
-    return E if weights is None else E * weights[:, None]
-
-
-def _quotient(sums: Tensor, phasor: Tensor) -> Tensor:  # (m, 2C), (m, 2C) -> (m, C) complex
-    """(a + ib) / e^(it), parts beside each other, as complex numbers."""
-    (a, b), (cos, sin) = (parts.chunk(2, dim=1) for parts in (sums, phasor))
-    return torch.complex(a * cos + b * sin, b * cos - a * sin)
-
-
-def _parts(problem: Problem) -> list[_Part]:
-    """The clouds that have queries."""
-    n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
-    n += [0] * (len(m) - len(n))  # a query of a cloud without points encodes nothing: zero
-    out = []
-    i = j = 0
-    for points, queries in zip(n, m, strict=False):
-        step = max(_LEAST_ROWS, _PAIRS_AT_ONCE // max(1, points))
-        firsts = range(j, j + queries, step)
-        runs = [slice(first, min(first + step, j + queries)) for first in firsts]
-        if runs:
-            out.append((slice(i, i + points), runs))
-        i, j = i + points, j + queries
-    return out
-
-
-def clouds(index: Tensor) -> Tensor:
-    """(B,) int64: how many points each cloud has."""
-    return torch.bincount(index) if len(index) else index.new_zeros(0)

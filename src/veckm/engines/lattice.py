@@ -5,7 +5,7 @@ computes that convolution with spectral accuracy:
 
     exp(-beta^2 |x - y|^2 / 2)  ~  c  sum_u s(x, u) s(y, u),     s(x, u) = exp(-beta^2 |x - u|^2)
 
-The nodes are those of two interleaved cubic grids of spacing a (body-centred in 3D). By Poisson's
+The nodes are those of two interleaved cubic grids of spacing a (body-centered in 3D). By Poisson's
 formula the sum is the kernel times 1 + sum_m exp(-pi^2 |m|^2 / (2 beta^2)) exp(i pi m.(x + y)) over
 the dual lattice, whose shortest vectors are sqrt(2) / a long: the exponent of a cubic grid with
 0.71 of its nodes in 3D, 0.5 in 4D.
@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from veckm.engines.blocks import Blocks, boxes, compact
+from veckm.engines.blocks import Blocks, boxes
+from veckm.engines.curve import compact
 
 #: Shortest vectors of the dual lattice {m / a: sum of m even}: how many, and (a |m|)^2.
 _DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
@@ -27,7 +28,7 @@ _DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
 #: encoding itself nearly cancels (a filled volume, large alpha) the relative error is larger.
 _QUADRATURE_SHARE = 0.5
 #: s is cut where it falls below eps / tail. Calibrated on points that fill space, lie on surfaces
-#: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbours.
+#: and in clusters: small blocks and high accuracies gain less from nodes shared with neighbors.
 _TAIL = {1: 1.0, 2: 1.0, 3: 0.7}
 _TAIL_BEYOND_3D = 6.0
 #: Blocks narrower than this share of the reach need a cut farther out, at most by this factor of s.
@@ -36,11 +37,11 @@ _WIDE, _FARTHEST = 0.8, 2.0
 _COARSEST = 0.05
 
 
-class TooFine(ValueError):
+class GridTooLarge(ValueError):
     """The lattice would have too many nodes for this cloud."""
 
 
-_TOO_FINE = (
+_TOO_LARGE = (
     "the grid would have more nodes than can be numbered: the radius is too small for the extent "
     "of the cloud. Use engine='neighbors' or 'auto', a larger radius, or drop far outliers"
 )
@@ -50,6 +51,7 @@ _TOO_FINE = (
 class Lattice:
     """Nodes (k + p / 2) a for integer vectors k and p = 0 or (1, ..., 1); s is cut at `reach`."""
 
+    beta: float
     spacing: float  # a
     reach: float  # from a point to the farthest node it is sure to use
     density: float  # nodes per volume, 2 / a^D_in
@@ -66,9 +68,9 @@ class Lattice:
         tail = _TAIL.get(in_dim, _TAIL_BEYOND_3D) * (0.01 / eps) ** (1 / 4)
         reach = math.sqrt(math.log(max(tail / eps, 2.0))) / beta
         density = 2 / spacing**in_dim
-        return cls(spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
+        return cls(beta, spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
 
-    def for_blocks(self, diagonal: float, beta: float) -> Lattice:
+    def for_blocks(self, diagonal: float) -> Lattice:
         """The same lattice with a reach that suits the size of the blocks.
 
         A point uses the nodes of its whole block, more than its own reach. In blocks much smaller
@@ -76,7 +78,7 @@ class Lattice:
         error doubled from blocks of 0.9 to blocks of 0.3 of the reach.
         """
         farther = min(max(_WIDE * self.reach / max(diagonal, 1e-30), 1.0), _FARTHEST)
-        return replace(self, reach=math.sqrt(self.reach**2 + math.log(farther) / beta**2))
+        return replace(self, reach=math.sqrt(self.reach**2 + math.log(farther) / self.beta**2))
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Nodes:
     """For each block the lattice nodes within reach of its points."""
 
     block: Tensor  # (T,) int64, ascending
-    local: Tensor  # (T, D_in) about the centre of the block
+    local: Tensor  # (T, D_in) about the center of the block
     key: Tensor  # (T, 1 + D_in) int64: cloud and doubled lattice coordinates
     count: Tensor  # (K,) int64: nodes of each block
 
@@ -103,7 +105,7 @@ def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
     """
     low, high = blocks.low.double(), blocks.high.double()
     if float(torch.maximum(low.abs(), high.abs()).amax()) > lattice.spacing * 2**50:
-        raise TooFine(_TOO_FINE)
+        raise GridTooLarge(_TOO_LARGE)
     normal, under, over = _slab(blocks)
     under, over = under - lattice.reach, over + lattice.reach
     ones = low.new_ones(low.shape[1])  # a product with it sums short rows fast
@@ -114,7 +116,7 @@ def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
         block, k = boxes(first, last)
         u = (k.double() + p) * lattice.spacing
         gap = torch.maximum(rows(low, block) - u, u - rows(high, block)).clamp_(min=0)
-        u -= rows(blocks.centre, block)
+        u -= rows(blocks.center, block)
         keep = gap.square_() @ ones <= lattice.reach**2
         height = (u * rows(normal, block)) @ ones
         keep &= (height >= rows(under, block)) & (height <= rows(over, block))
@@ -159,7 +161,7 @@ def number(keys: Tensor) -> tuple[Tensor, int]:
         low, extent = keys.amin(0), (keys.amax(0) + 1).tolist()
         volume = math.prod(extent)
     if volume >= 2**62:
-        raise TooFine(_TOO_FINE)
+        raise GridTooLarge(_TOO_LARGE)
     flat = torch.zeros_like(keys[:, 0])
     for axis, n in enumerate(extent):
         flat = flat * n + (keys[:, axis] - low[axis])

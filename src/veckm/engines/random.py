@@ -8,93 +8,103 @@ with the paper; the points pass in chunks, so that no N x 2p buffer exists.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import zip_longest
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from veckm.engines.base import Engine, Gaussian, Problem, Rates, Task, phase, phasors
-from veckm.engines.dense import clouds
+from veckm.engines.geometry import Geometry, Points
+from veckm.engines.operator import Engine, Operator, Proposal
+from veckm.engines.phasors import phase
+from veckm.engines.windows import Gaussian
 from veckm.progress import bar
 
 _ROWS_AT_ONCE = 2048
+#: Columns of B where the caller has not said how many.
+_PAPER_P = 4096
 
 
 class Random(Engine):
-    """Random Fourier features for the window: N p D operations, error about 1 / sqrt(p)."""
+    """Random Fourier features for the window: N p C operations, error about 1 / sqrt(p)."""
 
     name = "random"
     windows = (Gaussian,)
+    heeds_eps = False
 
-    def prepare(self, problem: Problem) -> Task:
-        if problem.B is None:
-            raise ValueError(
-                "engine='random' needs B, the (D_in, p) frequencies of Theorem 2 drawn from "
-                "N(0, beta^2): pass B=..., or use veckm.VecKM, which draws it"
-            )
-        p, width = problem.B.shape[1], problem.columns.shape[1]
-        rows = len(problem.pos) + len(problem.queries)
-        seconds = rows * p * (8 * width * Rates.FLOP + Rates.PHASOR)
-        return Task(seconds, lambda: self._encode(problem))
-
-    def _encode(self, problem: Problem) -> Tensor:
-        n, m = clouds(problem.cloud).tolist(), clouds(problem.query_cloud).tolist()
-        n += [0] * (len(m) - len(n))
-        parts, i, j = [], 0, 0
-        for points, queries in zip(n, m, strict=False):
-            table = self._project(problem, slice(i, i + points))
-            parts.append(self._expand(problem, slice(j, j + queries), table))
-            i, j = i + points, j + queries
-        return torch.cat(parts)
-
-    def _project(self, problem: Problem, points: slice) -> Tensor:  # (2p, 2C)
-        """B^H (w A) / p, chunk by chunk."""
-        assert problem.B is not None
-        width = problem.columns.shape[1]
-        table = problem.pos.new_zeros(2 * problem.B.shape[1], 2 * width)
-        with bar(points.stop - points.start, problem.label("project")) as advance:
-            for i in range(points.start, points.stop, _ROWS_AT_ONCE):
-                rows = slice(i, min(i + _ROWS_AT_ONCE, points.stop))
-                w = None if problem.weights is None else problem.weights[rows]
-                table = table + _run(problem, _project, problem.pos[rows], w)
-                advance(rows.stop - rows.start)
-        return table / problem.B.shape[1]
-
-    def _expand(self, problem: Problem, queries: slice, table: Tensor) -> Tensor:
-        """B table ./ A, chunk by chunk, normalised."""
-        out = []
-        with bar(queries.stop - queries.start, problem.label("expand")) as advance:
-            for i in range(queries.start, queries.stop, _ROWS_AT_ONCE):
-                q = problem.queries[i : min(i + _ROWS_AT_ONCE, queries.stop)]
-                out.append(problem.finish(_run(problem, _expand, q, table)))
-                advance(len(q))
-        empty = problem.A.new_zeros(0, problem.A.shape[1], dtype=problem.complex_dtype)
-        return torch.cat(out) if out else empty
+    def propose(self, geometry: Geometry, columns: int) -> Proposal:
+        rates = self.rates(geometry)
+        p = _PAPER_P if geometry.B is None else geometry.B.shape[1]
+        seconds = geometry.size * p * (4 * columns * rates.flop + rates.phasor)
+        return Proposal(seconds, lambda: _plan(geometry))
 
 
-def _run(problem: Problem, step: object, *tensors: Tensor | None) -> Tensor:
-    """Run a chunk; under autograd its N x 2p features are made again in the backward pass."""
-    assert callable(step)
-    if problem.needs_grad:
-        out = checkpoint(step, problem, *tensors, use_reentrant=False)
-    else:
-        out = step(problem, *tensors)
-    assert isinstance(out, Tensor)
-    return out
+def _plan(geometry: Geometry) -> Operator:
+    if geometry.B is None:
+        raise ValueError(
+            "engine='random' needs B, the (D_in, p) frequencies of Theorem 2 drawn from "
+            "N(0, beta^2): pass B=..., or use veckm.VecKM, which draws it"
+        )
+    return RandomOperator(geometry, geometry.B)
 
 
-def _features(problem: Problem, x: Tensor) -> Tensor:  # (n, 2p)
-    assert problem.B is not None
-    angle = phase(x, problem.B)
-    return torch.cat([torch.cos(angle), torch.sin(angle)], dim=1)
+class RandomOperator(Operator):
+    """K ~ F(q) F(x)^T / p with F(x) = [cos x B, sin x B]."""
+
+    def __init__(self, geometry: Geometry, B: Tensor) -> None:
+        super().__init__(geometry)
+        self.B = B
+
+    @property
+    def T(self) -> Operator:
+        return RandomOperator(self.geometry.swapped, self.B)
+
+    def product(self, values: Tensor) -> Tensor:
+        out = values.new_zeros(len(self.geometry.queries), values.shape[1])
+        for points, queries in self._clouds():
+            table = self._project(values, points)
+            for rows in _chunks(queries, self.geometry.label("expand")):
+                out[rows] = self._features(self.geometry.queries, rows).to(out.dtype) @ table
+        return out
+
+    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
+        """d cos(q b) = -sin(q b) b dq and d sin(q b) = cos(q b) b dq."""
+        out = torch.zeros_like(self.geometry.queries.flat, requires_grad=False)
+        for points, queries in self._clouds():
+            table = self._project(values, points)
+            for rows in _chunks(queries, self.geometry.label("gradient")):
+                cos, sin = self._features(self.geometry.queries, rows).chunk(2, dim=1)
+                by_cos, by_sin = (cotangent[rows] @ table.t()).to(out.dtype).chunk(2, dim=1)
+                out[rows] = (by_sin * cos - by_cos * sin) @ self.B.t()
+        return out
+
+    def _project(self, values: Tensor, points: slice) -> Tensor:  # (2p, C)
+        """F(x)^T v / p of a cloud, chunk by chunk."""
+        p = self.B.shape[1]
+        table = values.new_zeros(2 * p, values.shape[1])
+        for rows in _chunks(points, self.geometry.label("project")):
+            features = self._features(self.geometry.points, rows).to(values.dtype)
+            table.addmm_(features.t(), values[rows], alpha=1 / p)
+        return table
+
+    def _clouds(self) -> Iterator[tuple[slice, slice]]:
+        """Points and queries of every cloud that has both."""
+        i = j = 0
+        for n, m in zip_longest(
+            self.geometry.points.counts, self.geometry.queries.counts, fillvalue=0
+        ):
+            if n and m:
+                yield slice(i, i + n), slice(j, j + m)
+            i, j = i + n, j + m
+
+    def _features(self, points: Points, rows: slice) -> Tensor:  # (n, 2p)
+        angle = phase(points.flat[rows].detach(), self.B)
+        return torch.cat([torch.cos(angle), torch.sin(angle)], dim=1)
 
 
-def _project(problem: Problem, x: Tensor, weights: Tensor | None) -> Tensor:  # (2p, 2C)
-    e = torch.view_as_real(phasors(phase(x, problem.columns))).flatten(1)
-    if weights is not None:
-        e = e * weights[:, None]
-    return _features(problem, x).t() @ e
-
-
-def _expand(problem: Problem, q: Tensor, table: Tensor) -> Tensor:  # (n, C) complex
-    sums = (_features(problem, q) @ table).unflatten(1, (-1, 2))
-    return torch.view_as_complex(sums) * phasors(-phase(q, problem.columns))
+def _chunks(rows: slice, label: str | None) -> Iterator[slice]:
+    with bar(rows.stop - rows.start, label) as advance:
+        for i in range(rows.start, rows.stop, _ROWS_AT_ONCE):
+            chunk = slice(i, min(i + _ROWS_AT_ONCE, rows.stop))
+            yield chunk
+            advance(chunk.stop - chunk.start)

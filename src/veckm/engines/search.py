@@ -23,7 +23,7 @@ class Search:
     def __init__(self, points: Blocks, targets: Blocks, radius: float) -> None:
         self.radius = radius
         self.targets = targets
-        self.points = points.centre[points.of_row] + points.local.double()  # (N, D_in)
+        self.points = points.center[points.of_row] + points.local.double()  # (N, D_in)
         cloud = points.cloud[points.of_row]  # (N,)
         self.low = self.points.amin(0)
         extent = self.points.amax(0) - self.low

@@ -16,7 +16,7 @@ from veckm.data import shapes
 from veckm.encoder import VecKM
 from veckm.figures.style import COLOUR, MARKER, plain
 from veckm.frequencies import suggest_radius
-from veckm.functional import EngineName
+from veckm.planning import EngineName
 from veckm.tasks.normals.compared import DGCNN, KPConv, PointNet
 
 TITLE = "Time against points and neighbours (Fig. 1, right, and the runtime figure)"

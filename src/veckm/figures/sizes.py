@@ -13,7 +13,8 @@ from torch import Tensor
 from veckm.data import shapes
 from veckm.encoder import VecKM
 from veckm.figures.style import COLOUR, MARKER, plain
-from veckm.functional import EngineName, kernel_mixture, reconstruct
+from veckm.functional import kernel_mixture, reconstruct
+from veckm.planning import EngineName
 
 TITLE = "The effect of D, p and the engine (appendix C)"
 DIMS, FEATURES = (16, 64, 256, 1024), (64, 256, 1024, 4096)

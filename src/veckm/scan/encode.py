@@ -13,7 +13,7 @@ from veckm.components import Components, principal_components
 from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
-from veckm.functional import WindowName, make_window
+from veckm.planning import WindowName, make_window
 from veckm.inputs import SMALLEST_EPS
 from veckm.io.errors import FileError
 from veckm.io.source import Source

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from veckm.engines.blocks import curve_key
+from veckm.engines.curve import curve_key
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Facts
 from veckm.scan.region import Region, near

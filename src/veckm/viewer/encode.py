@@ -13,7 +13,7 @@ from torch import Tensor
 from veckm.data.corrupt import add_noise
 from veckm.encoder import DEFAULT_DETAIL, VecKM
 from veckm.engines import Gaussian
-from veckm.engines.blocks import curve_order
+from veckm.engines.curve import curve_order
 from veckm.frequencies import suggest_radius
 from veckm.functional import similarity
 from veckm.palette import Palette

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from veckm.engines.blocks import curve_order
-from veckm.inputs import check_points, flatten
+from veckm.engines.curve import curve_order
+from veckm.inputs import as_points, check_points
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.free import moment_normals
 from veckm.tasks.normals.levels import make_levels
@@ -118,12 +118,8 @@ def estimate(
 
 
 def _clouds(pos: Tensor, batch: Tensor | None) -> list[Tensor]:
-    flat = flatten(pos, batch, "pos")
-    if not len(flat.pos):
-        return []
-    return list(
-        flat.pos.split(torch.unique_consecutive(flat.cloud, return_counts=True)[1].tolist())
-    )
+    flat = as_points(pos, batch, "pos")
+    return [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
 
 
 def _single(

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines.lattice import TooFine
-from veckm.moments import Moments, moments
+from veckm.engines import Gaussian, GridTooLarge
+from veckm.functional import moments
+from veckm.moments import Moments
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import centred
 
@@ -47,8 +48,8 @@ def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
     for sigma in SCALES:
         try:
             m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
-        except TooFine:  # so thin that a window this small holds nobody but the point itself
-            m = Moments(x.new_ones(len(x)), torch.zeros_like(x), x.new_zeros(len(x), 3, 3), 0.0)
+        except GridTooLarge:  # so thin that a window this small holds nobody but the point itself
+            m = Moments(x.new_ones(len(x)), torch.zeros_like(x), x.new_zeros(len(x), 3, 3), Gaussian(1 / sigma))
         covariance = eigen.packed(m.covariance)
         n = eigen.smallest(covariance)
         normal.append(n)

@@ -22,8 +22,9 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.engines.lattice import TooFine
-from veckm.moments import Moments, domain, local_moments, moments
+from veckm.engines import GridTooLarge
+from veckm.functional import moments
+from veckm.moments import Moments, domain, local_moments
 from veckm.parallel import share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.frame import Frame, centred, frame_of, hashed, make_tree, spacing, untied
@@ -275,7 +276,7 @@ def _window(level: int, x: Tensor, levels: Levels, rows: Tensor, frame: Frame) -
         part = _around(x, rows, *domain(1 / _SIGMA[level], _EPS, _DOUBLINGS[level]))
     try:
         m = _moments(level, x[part], frame, wanted[part])
-    except TooFine:  # points so far apart that no window of this size holds enough
+    except GridTooLarge:  # points so far apart that no window of this size holds enough
         return rows
     at = (part.cumsum(0) - 1)[rows]
     covariance = eigen.packed(m.covariance[at])

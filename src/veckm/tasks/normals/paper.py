@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from veckm import inputs
 from veckm.data.sampling import make_generator
 from veckm.encoder import VecKM
-from veckm.functional import EngineName
+from veckm.planning import EngineName
 from veckm.nn import ComplexLinear, ComplexReLU
 from veckm.nn.module import as_real
 

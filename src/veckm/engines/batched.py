@@ -1,0 +1,270 @@
+"""The grid for devices where every small product is a launch: padded cells, a few large products.
+
+Cells are cubes of whole lattice spacings, so that the nodes within reach of a cell are the same
+stencil everywhere. Cells with like numbers of points form a group, padded to one size: one `bmm`
+and one indexed add for each. The number of torch operations does not grow with the number of cells,
+and the host waits for the device four times while it plans and never after.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from veckm.engines.cost import cost_model
+from veckm.engines.geometry import Geometry, Points
+from veckm.engines.lattice import GridTooLarge, Lattice
+from veckm.engines.operator import Operator, Proposal
+
+#: Sides of cells that are tried, in lattice spacings, and the points that groups are padded to.
+_SIDES = (1, 2, 4)
+_PADDED = (8, 32, 128)
+#: Numbers held at once by a product: entries of S with their differences, and rows of nodes.
+_ENTRIES, _NODES = 1 << 24, 1 << 27
+
+
+def preferred(device: torch.device) -> bool:
+    """Whether this form of the grid is the one for a device."""
+    return device.type != "cpu"
+
+
+def propose(geometry: Geometry, lattice: Lattice, columns: int) -> Proposal:
+    """The cost from the numbers of points alone: looking at them would mean waiting."""
+    rates = cost_model(geometry.device, geometry.dtype)
+    entries = geometry.size * _volume(lattice, 1, geometry.in_dim) * lattice.density
+    seconds = rates.call + entries * (2 * columns * rates.flop + rates.distance)
+    seconds += geometry.size * columns / 2 * (rates.phasor + rates.write)
+    return Proposal(seconds, lambda: BatchedGrid.of(geometry, lattice, columns))
+
+
+def _volume(lattice: Lattice, side: int, in_dim: int) -> float:
+    """Of the cube that holds the nodes of a cell."""
+    return float((side * lattice.spacing + 2 * lattice.reach) ** in_dim)
+
+
+class BatchedGrid(Operator):
+    """K by padded cells."""
+
+    def __init__(self, geometry: Geometry, source: CellSide, target: CellSide, rows: int) -> None:
+        super().__init__(geometry)
+        self.source, self.target, self.rows = source, target, rows
+
+    @classmethod
+    def of(cls, geometry: Geometry, lattice: Lattice, columns: int) -> BatchedGrid:
+        """Sort points into cells and number the nodes that they reach."""
+        sets = [geometry.points, geometry.queries][: 2 - geometry.same]
+        frame = _Frame.around(sets, lattice)
+        cells = [_Cells.of(points, frame, columns) for points in sets]
+        keys = torch.cat([c.node_keys().flatten() for c in cells])
+        distinct, index = torch.unique(keys, return_inverse=True)  # waits
+        parts = index.split([len(c.count) * len(c.stencil) for c in cells])
+        made = [CellSide(*pair) for pair in zip(cells, parts, strict=True)]
+        return cls(geometry, made[0], made[-1], len(distinct))
+
+    @cached_property
+    def T(self) -> Operator:
+        if self.geometry.same:
+            return self
+        return BatchedGrid(self.geometry.swapped, self.target, self.source, self.rows)
+
+    def product(self, values: Tensor) -> Tensor:
+        return self.target.gather(self.source.spread(values, self.rows))
+
+    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
+        return self.target.position_grad(cotangent, self.source.spread(values, self.rows))
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Lattice coordinates of all points and queries, counted from a common corner."""
+
+    lattice: Lattice
+    low: Tensor  # (D_in,) float64: the corner, in spacings
+    extent: list[int]  # clouds, then spacings along each axis
+
+    @classmethod
+    def around(cls, sets: list[Points], lattice: Lattice) -> _Frame:
+        """The box of all points; a clear error where its cells cannot be numbered."""
+        ends = [torch.aminmax(points.flat.detach(), dim=0) for points in sets]
+        low = torch.stack([end.min for end in ends]).amin(0).double() / lattice.spacing
+        high = torch.stack([end.max for end in ends]).amax(0).double() / lattice.spacing
+        low = torch.floor(low)
+        clouds = torch.stack([points.cloud[-1] for points in sets]).amax()[None] + 1
+        sizes = torch.cat([clouds.double(), torch.floor(high) - low + 1])
+        extent = [int(n) for n in sizes.tolist()]  # waits
+        if math.prod(2 * e + 64 for e in extent) >= 2**62:
+            raise GridTooLarge(
+                "the grid would have more nodes than can be numbered: the radius is too small for "
+                "the extent of the cloud. Use engine='dense', a larger radius, or drop far outliers"
+            )
+        return cls(lattice, low, extent)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Points sorted by the cells that they lie in."""
+
+    frame: _Frame
+    side: int  # of a cell, in spacings
+    order: Tensor  # (N,) int64: sorted row -> the caller's row
+    local: Tensor  # (N, D_in) sorted, about the center of the cell
+    count: Tensor  # (K,) int64: points of each cell
+    place: Tensor  # (K, 1 + D_in) int64: cloud, and the cell's corner in spacings
+
+    @classmethod
+    def of(cls, points: Points, frame: _Frame, columns: int) -> _Cells:
+        """Sort by the cells that are cheapest: small ones have few nodes, large ones share them."""
+        spaced = points.flat.detach().double() / frame.lattice.spacing - frame.low
+        fine = torch.cat([points.cloud[:, None], torch.floor(spaced).long()], dim=1)
+        keys = [_flat(fine, frame.extent, side) for side in _SIDES]
+        sorted_ = [torch.sort(key) for key in keys]
+        firsts = [torch.cat([k.new_ones(1), (k[1:] != k[:-1]).long()]) for k, _ in sorted_]
+        occupied = torch.stack([first.sum() for first in firsts]).tolist()  # waits
+        best = _cheapest(occupied, points, frame.lattice, columns)
+        side, order = _SIDES[best], sorted_[best].indices
+        of_row = torch.cumsum(firsts[best], 0) - 1
+        count = of_row.new_zeros(occupied[best]).index_add_(0, of_row, torch.ones_like(of_row))
+        place = fine[order[torch.cumsum(count, 0) - count]]
+        place[:, 1:] -= place[:, 1:] % side
+        local = spaced[order] - (place[:, 1:].double() + side / 2)[of_row]
+        local = (local * frame.lattice.spacing).to(points.pos.dtype)
+        return cls(frame, side, order, local, count, place)
+
+    @cached_property
+    def stencil(self) -> Tensor:
+        """(T, D_in) int64: the nodes in reach of a cell, from its corner, in half spacings."""
+        a, reach = self.frame.lattice.spacing / 2, self.frame.lattice.reach
+        most = math.ceil(reach / a)
+        nodes = []
+        for parity in (0, 1):
+            axis = [k for k in range(-most, 2 * self.side + most + 1) if k % 2 == parity]
+            gap = {k: max(-k, k - 2 * self.side, 0) ** 2 for k in axis}
+            boxes = itertools.product(axis, repeat=self.local.shape[1])
+            nodes += [ks for ks in boxes if sum(gap[k] for k in ks) * a**2 <= reach**2]
+        return torch.tensor(nodes, device=self.local.device)
+
+    def node_keys(self) -> Tensor:  # (K, T) int64
+        """Numbers of the nodes of every cell, the same for the same node."""
+        margin = 2 * math.ceil(self.frame.lattice.reach / self.frame.lattice.spacing) + 2
+        key = self.place[:, :1].expand(-1, len(self.stencil))
+        for axis, n in enumerate(self.frame.extent[1:]):
+            where = 2 * self.place[:, 1 + axis, None] + self.stencil[:, axis] + margin
+            key = key * (2 * n + 2 * _SIDES[-1] + 2 * margin) + where
+        return key
+
+
+def _flat(index: Tensor, extent: list[int], side: int) -> Tensor:  # (N, 1 + D_in) -> (N,)
+    """One number for every cell of a side."""
+    key = index[:, 0]
+    for axis, n in enumerate(extent[1:]):
+        key = key * (n // side + 1) + index[:, 1 + axis] // side
+    return key
+
+
+def _cheapest(occupied: list[int], points: Points, lattice: Lattice, columns: int) -> int:
+    """Which of the sides of cells costs least, given how many cells are then occupied."""
+    rates = cost_model(points.pos.device, points.pos.dtype)
+    entry = 4 * columns * rates.flop + 2 * rates.distance
+    row = 4 * columns * points.pos.element_size() * rates.row_byte
+
+    def price(k: int) -> float:
+        padded = len(points) + 4 * occupied[k]
+        return _volume(lattice, _SIDES[k], points.in_dim) * (padded * entry + occupied[k] * row)
+
+    return min(range(len(_SIDES)), key=price)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Runs of points of one cell each, padded to one length."""
+
+    row: Tensor  # (K, P) int64: the caller's row, N where there is no point
+    local: Tensor  # (K, P, D_in)
+    node: Tensor  # (K, T) int64: rows of the table
+
+
+class CellSide:
+    """Points in padded cells (the sources or the queries) and the nodes of each."""
+
+    def __init__(self, cells: _Cells, index: Tensor) -> None:
+        self.lattice, self.points = cells.frame.lattice, len(cells.order)
+        half = self.lattice.spacing / 2
+        self.nodes = (cells.stencil - cells.side).to(cells.local.dtype) * half  # (T, D_in)
+        self.groups = list(_groups(cells, index.view(-1, len(cells.stencil))))
+
+    def spread(self, values: Tensor, rows: int) -> Tensor:  # (n, C) -> (rows, C)
+        """c S^T v."""
+        table = values.new_zeros(rows, values.shape[1])
+        for group in self._slabs(values.shape[1]):
+            part = self._window(group).mT.to(values.dtype) @ self._values(group, values)
+            table.index_add_(0, group.node.flatten(), part.flatten(0, 1))
+        return table.mul_(self.lattice.scale)
+
+    def gather(self, table: Tensor) -> Tensor:  # (rows, C) -> (n, C)
+        """S Q."""
+        out = table.new_empty(self.points + 1, table.shape[1])  # one row for the padding
+        for group in self._slabs(table.shape[1]):
+            sums = self._window(group).to(table.dtype) @ self._table(group, table)
+            out.index_copy_(0, group.row.flatten(), sums.flatten(0, 1))
+        return out[:-1]
+
+    def position_grad(self, values: Tensor, table: Tensor) -> Tensor:  # (n, C), (rows, C)
+        """d/dx of <v, S Q>: with T = S * (v Q^T) it is 2 beta^2 (T u - x sum_u T)."""
+        out = self.nodes.new_empty(self.points + 1, self.nodes.shape[1])
+        for group in self._slabs(table.shape[1]):
+            product = self._values(group, values) @ self._table(group, table).mT
+            T = product.to(self.nodes.dtype) * self._window(group)
+            pulled = T @ self.nodes - group.local * T.sum(-1, keepdim=True)
+            pulled = pulled.flatten(0, 1) * (2 * self.lattice.beta**2)
+            out.index_copy_(0, group.row.flatten(), pulled)
+        return out[:-1]
+
+    def _window(self, group: _Group) -> Tensor:  # (K, P, T)
+        """S by differences: a product of coordinates would not survive TF32."""
+        z = group.local[:, :, None] - self.nodes  # (K, P, T, D_in)
+        S = torch.exp(z.square_().sum(-1).mul_(-(self.lattice.beta**2)))
+        return S.mul_((group.row < self.points)[..., None])
+
+    def _values(self, group: _Group, values: Tensor) -> Tensor:  # (K, P, C)
+        at = group.row.clamp(max=self.points - 1)  # padding has weight zero
+        return values.index_select(0, at.flatten()).unflatten(0, at.shape)
+
+    def _table(self, group: _Group, table: Tensor) -> Tensor:  # (K, T, C)
+        return table.index_select(0, group.node.flatten()).unflatten(0, group.node.shape)
+
+    def _slabs(self, columns: int) -> Iterator[_Group]:
+        """The groups, in parts whose products fit in memory."""
+        for group in self.groups:
+            (runs, padded), nodes = group.row.shape, len(self.nodes)
+            most = min(_ENTRIES // (padded * nodes), _NODES // (max(padded, nodes) * columns))
+            for i in range(0, runs, max(1, most)):
+                part = slice(i, i + max(1, most))
+                yield _Group(group.row[part], group.local[part], group.node[part])
+
+
+def _groups(cells: _Cells, node: Tensor) -> Iterator[_Group]:
+    """Full runs of the largest length, then what is left of every cell, by its size."""
+    largest, count = _PADDED[-1], cells.count
+    start = torch.cumsum(count, 0) - count
+    full, rest = count // largest, count % largest
+    sizes = torch.tensor([0, *_PADDED], device=count.device)
+    kind = torch.searchsorted(sizes, rest)  # 0: nothing is left
+    found = torch.stack([full.sum(), *((kind == k).sum() for k in range(len(sizes)))]).tolist()
+    cell = torch.repeat_interleave(full, output_size=found[0])
+    step = torch.arange(found[0], device=count.device) - (torch.cumsum(full, 0) - full)[cell]
+    runs = [(cell, start[cell] + step * largest, torch.full_like(cell, largest), largest)]
+    by_kind = torch.argsort(kind).split(found[1:])
+    for padded, cell in zip(_PADDED, by_kind[1:], strict=True):
+        runs.append((cell, (start + full * largest)[cell], rest[cell], padded))
+    for cell, first, size, padded in runs:
+        if len(cell):
+            step = torch.arange(padded, device=count.device)
+            at = (first[:, None] + step).clamp(max=len(cells.order) - 1)
+            row = torch.where(step < size[:, None], cells.order[at], len(cells.order))
+            yield _Group(row, cells.local[at], node[cell])

@@ -1,0 +1,193 @@
+"""Phasors: what turns the operator K into the encoder, right to rounding at any coordinates.
+
+    G(q) = [K (w E)](q) / E(q),       E(x) = exp(i x A)              (Eqn. 3 of the paper)
+
+In float32 a phase of 1e4 rad is wrong by 1e-3. Where blocks of points are at hand, the phase is
+split at the center c of the block: (x - c) A, which is small, and c A, which is computed in float64
+and reduced to one turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veckm.engines.blocks import Blocks
+
+Norm = Literal["unit", "mean"] | None
+Reader = Callable[[slice], Tensor]  # sorted rows of blocks -> values (n, C), real
+Writer = Callable[[slice, Tensor], None]  # sorted rows of blocks, sums (n, C), real
+
+#: Phases up to this many rad keep an absolute error of about 1e-4 in float32.
+SAFE_PHASE = 2000.0
+
+
+@dataclass(frozen=True)
+class Modulation:
+    """The values w E that go into K, and what becomes of the sums that come out."""
+
+    A: Tensor  # (D_in, D), in the dtype of the points
+    weights: Tensor | None  # (N,)
+    norm: Norm
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """(D_in, C): A, and for norm="mean" one more column of frequency zero.
+
+        E(z) is 1 there, so that this column of the sums is sum_j w_j window(x_j - q) itself.
+        """
+        if self.norm != "mean":
+            return self.A
+        return torch.cat([self.A, self.A.new_zeros(self.A.shape[0], 1)], dim=1)
+
+    def carrier(self, x: Tensor) -> Tensor:  # (n, D_in) -> (n, C) complex
+        """E(x)."""
+        return phasors(phase(x, self.columns))
+
+    def values(self, E: Tensor) -> Tensor:  # (N, C) complex -> (N, 2C)
+        """w E, real and imaginary parts in turn."""
+        v = as_real(E)
+        return v if self.weights is None else v * self.weights[:, None]
+
+    def encodings(self, sums: Tensor, E: Tensor) -> Tensor:  # (M, 2C), (M, C) -> (M, D)
+        """Demodulate by E of the queries, and normalize."""
+        return self.normalized(as_complex(sums) * E.conj())
+
+    def normalized(self, sums: Tensor) -> Tensor:  # (..., C) complex -> (..., D) complex
+        """Normalize sums. |E| = 1, so this may come before or after dividing by E(q).
+
+        Where no point is within reach the sums are zero and so is the encoding: never NaN.
+        """
+        tiny = 1e6 * torch.finfo(self.A.dtype).tiny  # its reciprocal must still be finite
+        if self.norm == "unit":
+            parts = as_real(sums)  # torch's complex norm is 20 times slower
+            length = torch.linalg.vector_norm(parts, dim=-1, keepdim=True).clamp_min(tiny)
+            return as_complex(parts * (math.sqrt(sums.shape[-1]) / length))
+        if self.norm == "mean":
+            return sums[..., :-1] / sums[..., -1:].real.clamp_min(tiny)
+        return sums
+
+
+def phase(x: Tensor, A: Tensor) -> Tensor:  # (..., n, D_in), (D_in, C) -> (..., n, C)
+    """x A; where float32 would lose digits, in float64 and reduced to one turn.
+
+    Where the values cannot be looked at, always so: float64 is safe from TF32, too.
+    """
+    if x.dtype == torch.float64 or (can_look(x) and _largest_phase(x, A) <= SAFE_PHASE):
+        return x @ A
+    return torch.remainder(x.double() @ A.double(), 2 * math.pi).to(x.dtype)
+
+
+def _largest_phase(x: Tensor, A: Tensor) -> float:
+    if not x.numel():
+        return 0.0
+    return float(x.detach().abs().amax()) * float(A.detach().abs().sum(0).amax())
+
+
+def can_look(x: Tensor) -> bool:
+    """Whether Python may depend on the values: not while tracing, and on a device it would wait."""
+    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return x.device.type == "cpu" and not tracing and not torch._C._functorch.is_batchedtensor(x)
+
+
+def phasors(angle: Tensor) -> Tensor:
+    """exp(i angle): cosine and sine separately, several times faster than torch's complex exp."""
+    return torch.complex(torch.cos(angle), torch.sin(angle))
+
+
+def as_complex(real: Tensor) -> Tensor:  # (..., 2C) -> (..., C) complex
+    """Interleaved real and imaginary parts as complex numbers."""
+    return torch.view_as_complex(real.unflatten(-1, (-1, 2)))
+
+
+def as_real(values: Tensor) -> Tensor:  # (..., C) complex -> (..., 2C)
+    """Complex numbers as interleaved real and imaginary parts."""
+    return torch.view_as_real(values).flatten(-2)
+
+
+class Phasors:
+    """E of the sorted rows of blocks, made in the cache; a reader and a writer for each thread."""
+
+    def __init__(self, modulation: Modulation, blocks: Blocks) -> None:
+        self.modulation, self.blocks = modulation, blocks
+        self.A = modulation.columns.detach()  # (D_in, C)
+        turn = torch.remainder(blocks.center @ self.A.double(), 2 * math.pi)
+        self.turn = turn.to(self.A.dtype)  # (K, C)
+        largest = float(blocks.local.abs().sum(1).amax()) * float(self.A.abs().amax())
+        self.double = self.A.dtype == torch.float32 and largest > SAFE_PHASE
+
+    def carrier(self) -> Callable[[slice, int], Tensor]:
+        """A function of rows that returns E, or with sign -1 its inverse, (n, C) complex."""
+        rows, width = self.blocks.largest_group, self.A.shape[1]
+        held = self.A.new_empty(3, rows, width)
+
+        def carrier(rows: slice, sign: int = 1) -> Tensor:
+            n = rows.stop - rows.start
+            angle, cos, sin = held[:, :n]
+            torch.index_select(self.turn, 0, self.blocks.of_row[rows], out=angle)
+            if self.double:
+                local = self.blocks.local[rows].double() @ self.A.double()
+                angle += torch.remainder(local, 2 * math.pi).to(angle.dtype)
+            else:
+                angle.addmm_(self.blocks.local[rows], self.A)
+            torch.cos(angle, out=cos)
+            torch.sin(angle, out=sin)
+            return torch.complex(cos, sin if sign > 0 else sin.neg_())
+
+        return carrier
+
+    def reader(self) -> Reader:
+        """w E of rows, for the points."""
+        carrier, weights = self.carrier(), self.modulation.weights
+        sorted_ = None if weights is None else weights.detach()[self.blocks.order]
+
+        def read(rows: slice) -> Tensor:
+            E = as_real(carrier(rows, 1))
+            return E if sorted_ is None else E.mul_(sorted_[rows, None])
+
+        return read
+
+    def writer(self, out: Tensor) -> Writer:  # (M, D) complex
+        """Sums of rows to encodings in the caller's order, for the queries."""
+        carrier, order = self.carrier(), self.blocks.order
+
+        def write(rows: slice, sums: Tensor) -> None:
+            G = self.modulation.normalized(as_complex(sums))
+            G.mul_(carrier(rows, -1)[:, : G.shape[1]])
+            out.index_copy_(0, order[rows], G)
+
+        return write
+
+
+def plain_reader(values: Tensor, blocks: Blocks) -> Reader:
+    """Rows of given values, (N, C) real, in the order of blocks."""
+    return lambda rows: values.index_select(0, blocks.order[rows])
+
+
+def plain_writer(out: Tensor, blocks: Blocks) -> Writer:
+    """Sums as they are, (M, C) real, back in the caller's order."""
+
+    def write(rows: slice, sums: Tensor) -> None:
+        out.index_copy_(0, blocks.order[rows], sums)
+
+    return write
+
+
+def empty_result(rows: int, columns: int, like: Tensor) -> Tensor:
+    """(rows, columns) complex, uninitialized, for the caller's result.
+
+    On the CPU the memory comes from NumPy, which asks Linux for huge pages as torch does not:
+    touching a fresh result for the first time is then several times faster.
+    """
+    if like.device.type != "cpu":
+        dtype = torch.complex128 if like.dtype == torch.float64 else torch.complex64
+        return torch.empty(rows, columns, dtype=dtype, device=like.device)
+    kind = np.complex128 if like.dtype == torch.float64 else np.complex64
+    return torch.from_numpy(np.empty((rows, columns), kind))

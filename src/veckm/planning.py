@@ -1,0 +1,298 @@
+"""The plan: the kernel operator of a cloud, made once and applied many times.
+
+    K[q, j] = w(x_j - q)
+    plan.encode(A)      [K E](q) / E(q),  E(x) = exp(i x A)
+    plan.moments()      K applied to 1, x, x x^T, about each query
+    plan.sum(values)    K v
+
+What users of FFTW and finufft call a plan: everything that depends on where the points are and on
+the window, and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+from veckm import inputs
+from veckm.engines import (
+    ENGINES,
+    Ball,
+    Gaussian,
+    Geometry,
+    Modulation,
+    Norm,
+    Operator,
+    Points,
+    Window,
+    choose,
+    find,
+)
+from veckm.engines.phasors import as_real, empty_result
+from veckm.engines.precision import full_precision
+from veckm.frequencies import BETA_TIMES_RADIUS
+from veckm.moments import Moments, from_sums, polynomials
+
+WindowName = Literal["gaussian", "ball"]
+EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
+
+#: Real columns that `auto` chooses for where it is not told: an encoding of size 256.
+_COLUMNS = 512
+
+
+class Plan:
+    """K of one cloud, or of a batch of clouds, at one scale; made by :func:`veckm.plan`.
+
+    Attributes:
+        engine: the name of the engine that was chosen.
+        cost: the seconds that it expected for planning and one product.
+        window: the window, with its ``beta`` or ``radius``.
+    """
+
+    def __init__(
+        self, geometry: Geometry, engine: EngineName, columns: int, validate: bool
+    ) -> None:
+        self._geometry, self._columns, self._validate = geometry, columns, validate
+        self._operator: Operator | None = None
+        if len(geometry.points) and len(geometry.queries):
+            with full_precision(geometry.device), torch.no_grad():
+                chosen, self.cost, self._operator = choose(geometry, engine, columns)
+        else:  # nothing to sum; a wrong name is wrong all the same
+            chosen, self.cost = find("dense" if engine == "auto" else engine, geometry.window), 0.0
+        self.engine = chosen.name
+
+    @property
+    def window(self) -> Window:
+        """The window function."""
+        return self._geometry.window
+
+    @cached_property
+    def costs(self) -> dict[str, float]:
+        """Expected seconds of every engine that can compute the window; infinite if it refuses."""
+        able = [e for e in ENGINES if isinstance(self.window, e.windows)]
+        return {e.name: e.propose(self._geometry, self._columns).seconds for e in able}
+
+    def encode(
+        self,
+        A: Tensor,  # (D_in, D)
+        *,
+        norm: Norm = "unit",
+        weights: Tensor | None = None,  # (N,) or (B, N)
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """G(q) = sum_j w_j window(x_j - q) exp(i (x_j - q) A): see :func:`veckm.encode`.
+
+        Args:
+            A: frequencies, (D_in, D); gradients reach them where they ask for it.
+            norm: ``"unit"``, ``"mean"`` or None.
+            weights: a number per point.
+            out: (M, D) complex, where the result is written if no gradient is asked for.
+
+        Shapes:
+            returns: complex, (N, D), (M, D), (B, N, D) or (B, M, D).
+        """
+        g, points = self._geometry, self._geometry.points
+        A = inputs.check_frequencies(A, "A", points.pos, self._validate)
+        inputs.check_norm(norm)
+        if A.shape[0] != g.in_dim:
+            raise ValueError(f"A is for {A.shape[0]} coordinates per point, the plan for {g.in_dim}")
+        flat = self._weights(weights, norm == "mean")
+        if self._validate:
+            inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
+        shape = (*g.queries.lead, A.shape[1])
+        if self._operator is None:
+            empty = torch.zeros(shape, dtype=A.dtype.to_complex(), device=A.device)
+            return empty if out is None else out.zero_().view(shape)
+        modulation = Modulation(A, flat, norm)
+        with full_precision(g.device):
+            if self._differentiates(A, flat):
+                return self._operator.encodings(modulation).view(shape)
+            with torch.no_grad():
+                modulation = replace(modulation, A=A.detach())
+                made = empty_result(len(g.queries), A.shape[1], A) if out is None else out
+                self._operator.encode(modulation, made)
+        return made.view(shape)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """S(q) = sum_j w(x_j - q) v_j: linear-time, differentiable kernel smoothing.
+
+        With values of one it is a density, with any field its smoothing, and with queries an
+        interpolation: ``plan.sum(v) / plan.sum(torch.ones_like(v))`` is the Nadaraya-Watson mean.
+
+        Args:
+            values: real or complex, a number or a row per point; float64 is summed as such.
+
+        Shapes:
+            - values: (N,), (N, C), (B, N) or (B, N, C)
+            - output: likewise, with M queries in the place of the points
+        """
+        g = self._geometry
+        lead = g.points.lead
+        real = isinstance(values, Tensor) and (values.is_floating_point() or values.is_complex())
+        if not real or values.shape[: len(lead)] != lead or values.dim() > len(lead) + 1:
+            got = f"{values.dtype} {tuple(values.shape)}" if isinstance(values, Tensor) else values
+            raise ValueError(
+                f"values must be a float or complex tensor of shape {(*lead, 'C')} or {lead}, "
+                f"got {got}"
+            )
+        if self._validate:
+            inputs.check_finite(values, "values")
+        rows = values.reshape(len(g.points), -1)
+        rows = as_real(rows) if rows.is_complex() else rows
+        sums = self._apply(rows.to(torch.promote_types(rows.dtype, g.dtype)))
+        if values.is_complex():
+            sums = torch.view_as_complex(sums.unflatten(-1, (-1, 2)).contiguous())
+        return sums.view(*g.queries.lead, *values.shape[len(lead) :])
+
+    def moments(self, *, weights: Tensor | None = None) -> Moments:
+        """Weight, mean and covariance of what is around each query: see :func:`veckm.moments`.
+
+        Args:
+            weights: a number per point, not negative.
+        """
+        g = self._geometry
+        flat = self._weights(weights, True)
+        sums = self._apply(polynomials(g.points.flat, flat))
+        raw = from_sums(sums, g.queries.flat)
+        return Moments(*(part.view(*g.queries.lead, *part.shape[1:]) for part in raw), g.window)
+
+    def _weights(self, weights: Tensor | None, averaged: bool) -> Tensor | None:
+        if weights is None:
+            return None
+        return inputs.check_weights(weights, self._geometry.points.pos, averaged, self._validate)
+
+    def _apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
+        if self._operator is None:
+            return values.new_zeros(len(self._geometry.queries), values.shape[1])
+        with full_precision(self._geometry.device):
+            if self._differentiates(values):
+                return self._operator.apply(values)
+            with torch.no_grad():
+                return self._operator.product(values)
+
+    def _differentiates(self, *others: Tensor | None) -> bool:
+        """Whether anything asks for derivatives, forward mode included."""
+        tensors = (self._geometry.points.pos, self._geometry.queries.pos, *others)
+        given = [t for t in tensors if t is not None]
+        if any(unpack_dual(t).tangent is not None for t in given):
+            return True
+        return torch.is_grad_enabled() and any(t.requires_grad for t in given)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Checked and centered input that plans of several scales share."""
+
+    points: Points
+    queries: Points
+
+    @classmethod
+    def of(
+        cls,
+        pos: Tensor,
+        batch: Tensor | None,
+        queries: Tensor | None,
+        query_batch: Tensor | None,
+        in_dim: int | None,
+        validate: bool,
+    ) -> Scales:
+        """Everything that is wrong with points and queries is said here."""
+        inputs.check_points(pos, "pos", in_dim, validate)
+        points = inputs.as_points(pos, batch, "pos", validate)
+        asked = points
+        if queries is not None:
+            inputs.check_queries(queries, pos, validate)
+            if (batch is None) != (query_batch is None):
+                raise ValueError("batch and query_batch go together: give both or neither")
+            asked = inputs.as_points(queries, query_batch, "queries", validate)
+        elif query_batch is not None:
+            raise ValueError("query_batch is given but queries is not: give both, or use batch")
+        return cls(*inputs.centered(points, asked))
+
+    def plan(
+        self,
+        window: Window,
+        engine: EngineName,
+        eps: float,
+        B: Tensor | None = None,
+        columns: int = _COLUMNS,
+        progress: bool | None = None,
+        validate: bool = True,
+    ) -> Plan:
+        """The plan of one scale."""
+        eps = inputs.check_eps(eps, self.points.pos.dtype)
+        if B is not None:
+            B = inputs.check_frequencies(B, "B", self.points.pos, validate).detach()
+            if B.shape[0] != self.points.in_dim:
+                raise ValueError(
+                    f"B is for {B.shape[0]} coordinates per point and pos has "
+                    f"{self.points.in_dim}: draw B with shape ({self.points.in_dim}, p)"
+                )
+        geometry = Geometry(self.points, self.queries, window, eps, B, progress)
+        return Plan(geometry, engine, columns, validate)
+
+
+def plan(
+    pos: Tensor,  # (N, D_in) or (B, N, D_in)
+    *,
+    radius: float | None = None,
+    beta: float | None = None,
+    batch: Tensor | None = None,  # (N,)
+    queries: Tensor | None = None,  # (M, D_in) or (B, M, D_in)
+    query_batch: Tensor | None = None,  # (M,)
+    window: WindowName = "gaussian",
+    engine: EngineName = "auto",
+    eps: float = 1e-2,
+    B: Tensor | None = None,  # (D_in, p)
+    columns: int = _COLUMNS,
+    progress: bool | None = None,
+    validate: bool = True,
+) -> Plan:
+    """The kernel operator of a cloud, to be applied many times.
+
+    Args:
+        pos: points, float32 or float64, in any units. They must not be changed in place while the
+            plan is in use.
+        radius, beta: the size of the window, one of the two; beta = 1.8 / radius.
+        batch: PyG batch vector: the cloud of each point, ascending. Clouds do not see each other.
+        queries: where to sum, instead of at the points; `query_batch` goes with `batch`.
+        window: ``"gaussian"``, exp(-beta^2 |z|^2 / 2), or ``"ball"``, |z| < radius.
+        engine: how to compute it; ``"auto"`` takes the fastest that meets `eps`.
+        eps: mean relative error that ``grid`` and ``neighbors`` may make.
+        B: frequencies N(0, beta^2) of Theorem 2, for ``engine="random"``.
+        columns: real columns per point that ``"auto"`` has in mind: two for each complex number.
+        progress: False for no progress bar; a bar only ever shows on a terminal.
+        validate: False skips the checks of values (finite, in range); shapes stay checked.
+
+    Example:
+        >>> plan = veckm.plan(pos, radius=0.1)
+        >>> density = plan.sum(torch.ones(len(pos)))
+        >>> G, m = plan.encode(A), plan.moments()
+    """
+    scales = Scales.of(pos, batch, queries, query_batch, None, validate)
+    made = make_window(window, beta, radius)
+    return scales.plan(made, engine, eps, B, columns, progress, validate)
+
+
+def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
+    """The window called `name`, sized by beta or by radius; the other follows (Appendix D)."""
+    if (beta is None) == (radius is None):
+        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
+    if beta is not None:
+        beta = inputs.check_positive(beta, "beta")
+        radius = BETA_TIMES_RADIUS / beta
+    else:
+        assert radius is not None
+        radius = inputs.check_positive(radius, "radius")
+        beta = BETA_TIMES_RADIUS / radius
+    if name == "gaussian":
+        return Gaussian(beta)
+    if name == "ball":
+        return Ball(radius)
+    raise ValueError(f"unknown window {name!r}: use 'gaussian' or 'ball'")
