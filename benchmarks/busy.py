@@ -173,9 +173,7 @@ def calls(quick: bool) -> dict[str, Callable[[], Any]]:
         f"farthest_points, {clouds} x 1,024": lambda: farthest_points(batch, 256),
         f"knn, {clouds} x 1,024": lambda: knn(batch, batch, 16),
         f"ball_query, {clouds} x 1,024": lambda: ball_query(batch, few, 0.2, 32),
-        f"interpolate, {clouds} x 1,024": lambda: interpolate(
-            few.repeat(1, 1, 32), few, batch
-        ),
+        f"interpolate, {clouds} x 1,024": lambda: interpolate(few.repeat(1, 1, 32), few, batch),
     }
 
 
@@ -225,7 +223,9 @@ def main(options: Options) -> int:
     """Measure and print."""
     results = measure(options)
     m = results["meta"]
-    print(f"{m['date']}, commit {m['commit']}, {m['cpu']}, {m['cores']} cores, torch {m['torch']}\n")
+    print(
+        f"{m['date']}, commit {m['commit']}, {m['cpu']}, {m['cores']} cores, torch {m['torch']}\n"
+    )
     print(table([Row(**row) for row in results["rows"]]))
     return 0
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import torch
 from clouds import frequencies, surface
-from torch import Generator
+from torch import Generator, Tensor
+from torch.nn.functional import normalize
+from torch.overrides import TorchFunctionMode
 
+import veckm.parallel
 from veckm import encode
-from veckm.parallel import share, workers
+from veckm.components import principal_components
+from veckm.models.ops import ball_query, farthest_points, grid_points, knn
+from veckm.parallel import one_thread, share, workers
+from veckm.tasks.normals import estimate
+from veckm.tasks.normals.classical import jet, pca_normals
+from veckm.tasks.normals.curvature import principal_curvatures
+from veckm.tasks.normals.orient import orient
 
 counts = pytest.mark.parametrize("count", [1, 2, 3, 5])
 
@@ -171,3 +181,86 @@ def test_results_are_the_same_bits_in_every_run_and_the_same_numbers_for_any_thr
     assert torch.equal(results[3], results[4])
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-4)
+
+
+def test_on_one_thread_the_users_number_is_still_known() -> None:
+    cpu = torch.device("cpu")
+    with threads(4):
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            assert veckm.parallel.threads() == 4
+            assert workers(cpu, 100) == 4
+            with one_thread():
+                assert veckm.parallel.threads() == 4
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == veckm.parallel.threads() == 4
+
+
+def test_a_worker_starts_no_others_and_stays_on_one_thread() -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def work(_: int) -> None:
+        with one_thread():
+            inside = torch.get_num_threads()
+        seen.append((inside, torch.get_num_threads(), workers(torch.device("cpu"), 100)))
+
+    with threads(3):
+        share(range(6), lambda _: work, 2)
+        assert torch.get_num_threads() == 3
+    assert seen == [(1, 1, 1)] * 6
+
+
+class Recorder(TorchFunctionMode):
+    """Notes the threads that torch had in each of its calls in this thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[int] = set()
+
+    def __torch_function__(  # type: ignore[no-untyped-def]
+        self, func, types, args=(), kwargs=None
+    ) -> Any:
+        self.seen.add(torch.get_num_threads())
+        return func(*args, **(kwargs or {}))
+
+
+#: Calls of many small operations, on a cloud x and on a batch of clouds.
+CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "normals": lambda x, _: estimate(x, orient="consistent"),
+    "normals of a batch": lambda _, clouds: estimate(clouds),
+    "curvature": lambda x, _: estimate(x, curvature=True),
+    "untrained": lambda x, _: estimate(x, method="moments"),
+    "orient": lambda x, _: orient(x, x),
+    "principal curvatures": lambda x, _: principal_curvatures(x, x),
+    "PCA": lambda x, _: pca_normals(x, 12),
+    "jet": lambda x, _: jet(x, 12),
+    "components": lambda x, _: principal_components([x], 2).project(x),
+    "neighbors": lambda _, clouds: knn(clouds, clouds, 8),
+    "balls": lambda _, clouds: ball_query(clouds, clouds, 0.2, 8),
+    "farthest points": lambda _, clouds: farthest_points(clouds, 40),
+    "cells": lambda x, _: grid_points(x, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_public_call_has_torch_on_one_thread_and_leaves_it_as_it_was(
+    name: str, generator: Generator
+) -> None:
+    clouds = normalize(torch.randn(3, 400, 3, generator=generator), dim=-1)
+    x = clouds[0]
+    with threads(3):
+        with torch.enable_grad(), Recorder() as recorder:
+            CALLS[name](x, clouds)
+            assert torch.is_grad_enabled()
+            assert not torch.is_inference_mode_enabled()
+        assert recorder.seen == {1}
+        assert torch.get_num_threads() == veckm.parallel.threads() == 3
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "components"])
+def test_a_public_call_that_raises_leaves_torch_as_it_was(name: str) -> None:
+    clouds = torch.full((3, 400, 3), torch.nan)
+    with threads(3):
+        with pytest.raises(ValueError, match=r"NaN|finite"):
+            CALLS[name](clouds[0], clouds)
+        assert torch.get_num_threads() == veckm.parallel.threads() == 3

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
-from scipy.linalg import eigh
 from torch import Tensor
+
+from veckm.parallel import one_thread, share, workers
+
+#: Rows in hand in one worker.
+_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +39,19 @@ class Components:
         """Share of the variance that is along the directions."""
         return float(self.variance.sum()) / self.total if self.total > 0 else 1.0
 
+    @one_thread()
     def project(self, features: Tensor) -> Tensor:  # (N, D) complex or (N, F) real -> (N, k)
-        """Coordinates along the directions, float32."""
-        return ((as_real(features).double() - self.mean) @ self.basis).float()
+        """Coordinates along the directions, float32, without a graph."""
+        x = as_real(features).detach()
+        out = torch.empty(len(x), self.basis.shape[1])
+
+        def work(start: int) -> None:
+            rows = slice(start, start + _ROWS)
+            out[rows] = ((x[rows].double() - self.mean) @ self.basis).float()
+
+        starts = range(0, len(x), _ROWS)
+        share(starts, lambda _: work, workers(x.device, len(starts)))
+        return out
 
 
 def as_real(features: Tensor) -> Tensor:  # (N, D) complex -> (N, 2 D); real as it is
@@ -45,6 +59,7 @@ def as_real(features: Tensor) -> Tensor:  # (N, D) complex -> (N, 2 D); real as 
     return torch.view_as_real(features).flatten(1) if features.is_complex() else features
 
 
+@one_thread()
 def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
     """The k directions of largest variance, from encodings that come in pieces.
 
@@ -54,34 +69,64 @@ def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
         chunks: (N, D) complex or (N, F) real each; together at least one row.
         k: how many directions, at most F.
     """
-    shift = total = square = None
-    count = 0
+    sums: _Sums | None = None
     for chunk in chunks:
-        x = as_real(chunk).double()
+        x = as_real(chunk).detach()
         if not len(x):
             continue
-        if shift is None or total is None or square is None:
+        if sums is None:
             _check(k, x.shape[1])
-            shift = x[0].clone()
-            total = torch.zeros_like(shift)
-            square = torch.zeros(len(shift), len(shift), dtype=torch.float64)
-        x = x - shift
-        total += x.sum(0)
-        square += x.t() @ x
-        count += len(x)
-    if shift is None or total is None or square is None:
+            sums = _Sums(x[0].double())
+        sums.add(x)
+    if sums is None:
         raise ValueError("there are no encodings to find components of")
-    mean = total / count
-    covariance = square / count - torch.outer(mean, mean)
-    # Only the last k: a third of the time of all of them where F is large.
-    last = [len(mean) - k, len(mean) - 1]
-    values, vectors = map(torch.from_numpy, eigh(covariance.numpy(), subset_by_index=last))
-    basis = vectors.flip(1)
+    mean, covariance = sums.finish()
+    # By torch, whose threads we can keep to one: those of SciPy's BLAS spin on a busy machine.
+    values, vectors = torch.linalg.eigh(covariance)
+    values, basis = values[-k:].flip(0), vectors[:, -k:].flip(1)
     largest = basis.abs().argmax(0, keepdim=True)
     basis = basis * torch.where(basis.gather(0, largest) < 0, -1.0, 1.0)
     return Components(
-        shift + mean, basis, values.flip(0).clamp_min(0), max(0.0, float(covariance.trace()))
+        sums.shift + mean, basis, values.clamp_min(0), max(0.0, float(covariance.trace()))
     )
+
+
+class _Sums:
+    """Sums of features and of their products, about the first of them."""
+
+    def __init__(self, shift: Tensor) -> None:  # (F,)
+        self.shift = shift
+        self._count = 0
+        self._tables: dict[int, tuple[Tensor, Tensor]] = {}  # of each worker: (F,), (F, F)
+
+    def add(self, x: Tensor) -> None:  # (N, F)
+        """Some more rows."""
+        size = len(self.shift)
+
+        def make(worker: int) -> Callable[[Tensor], None]:
+            if worker not in self._tables:
+                zeros = self.shift.new_zeros
+                self._tables[worker] = zeros(size), zeros(size, size)
+            total, square = self._tables[worker]
+
+            def work(rows: Tensor) -> None:
+                off = rows.double() - self.shift
+                total.add_(off.sum(0))
+                square.addmm_(off.t(), off)
+
+            return work
+
+        parts = x.split(_ROWS)
+        share(parts, make, workers(x.device, 4 * len(parts)))
+        self._count += len(x)
+
+    def finish(self) -> tuple[Tensor, Tensor]:  # (F,), (F, F)
+        """Mean and covariance about the shift, added in the order of the workers."""
+        tables = [self._tables[worker] for worker in sorted(self._tables)]
+        total = sum((t for t, _ in tables), torch.zeros_like(self.shift))
+        square = sum((s for _, s in tables), torch.zeros_like(tables[0][1]))
+        mean = total / self._count
+        return mean, square / self._count - torch.outer(mean, mean)
 
 
 def _check(k: int, size: int) -> None:

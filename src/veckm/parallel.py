@@ -1,8 +1,12 @@
-"""Threads of one core each for work made of many small matrix products.
+"""Threads of one core each for work made of many small operations.
 
-Inside one small product torch's own threads have to wait for each other again and again; whole
-blocks on a thread each do not. What each worker does is fixed by the items' order and the number
-of workers, so that results do not change from run to run.
+Inside each operation torch's own threads wait for each other. Beside another process one of them is
+often descheduled, the others spin until it comes back, and a call of many small operations takes
+ten to forty times as long. So public calls run torch on one thread (`one_thread`) and share whole
+blocks of their work among threads of our own (`share`), which wait for each other only at the end.
+
+What each worker does is fixed by the items' order and the number of workers, so that results do not
+change from run to run.
 """
 
 from __future__ import annotations
@@ -18,18 +22,26 @@ import torch
 from veckm.progress import bar
 
 T = TypeVar("T")
-_here = threading.local()
+_here = threading.local()  # .threads: what torch had in this thread, 0 outside
 _lock = threading.Lock()
 _outer: list[int] = []  # the user's number of threads, once for each thread that is inside
 #: More than this brings little: the blocks share one memory bus.
 _MOST_WORKERS = 8
 
 
+def threads() -> int:
+    """The number of threads that the user gave torch, also inside :func:`one_thread`.
+
+    In a worker of :func:`share` it is 1: workers do not start others.
+    """
+    return getattr(_here, "threads", 0) or torch.get_num_threads()
+
+
 def workers(device: torch.device, items: int) -> int:
     """How many threads are worth while for so many items."""
     if device.type != "cpu":
         return 1  # the device has its own parallelism
-    return max(1, min(torch.get_num_threads(), _MOST_WORKERS, items // 4))
+    return max(1, min(threads(), _MOST_WORKERS, items // 4))
 
 
 def share(
@@ -55,6 +67,7 @@ def share(
 
         def run(worker: int) -> None:
             torch.set_num_threads(1)
+            _here.threads = 1  # the thread ends with this call: nothing to put back
             with torch.inference_mode(inference), torch.no_grad():
                 work = make(worker)
                 for item in items[worker::count]:
@@ -75,12 +88,11 @@ def share(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Many short passes over small tensors: on one thread nobody waits for the other.
+    """Torch on one thread inside; also a decorator, for whole public calls.
 
-    On a busy machine torch's threads spin at the end of every such pass until the scheduler lets
-    the last one run, and planning took six times as long. Also a decorator.
+    :func:`share`, :func:`workers` and :func:`threads` still know how many threads there may be.
     """
-    if getattr(_here, "inside", False):
+    if getattr(_here, "threads", 0):
         yield
         return
     with _lock:
@@ -88,12 +100,12 @@ def one_thread() -> Iterator[None]:
         own = torch.get_num_threads()
         _outer.append(max([own, *_outer]) if _outer else own)
         before = _outer[-1]
-    _here.inside = True
+    _here.threads = before
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        _here.inside = False
+        _here.threads = 0
         with _lock:
             _outer.pop()
             torch.set_num_threads(before)

@@ -11,17 +11,22 @@ from torch import Tensor
 
 from veckm import inputs
 from veckm.models.ops.clouds import bounds, check_count
+from veckm.parallel import one_thread, share, workers
 
 #: Clouds of more points are sampled chunk by chunk when the method is "auto".
 _LARGE = 8192
 #: Points of a chunk.
 _CHUNK = 512
-#: Bits of a Morton code for each axis; three axes fit in an int64.
-_BITS = 16
+#: A worker has at least so many points: with fewer its steps are so short that workers wait for the
+#: interpreter most of the time.
+_WORKER_POINTS = 1 << 17
+#: Bits of a Morton code for each axis; three axes fit in an int64. Points coded at a time.
+_BITS, _MORTON_ROWS = 16, 1 << 14
 
 Method = Literal["auto", "exact", "chunked"]
 
 
+@one_thread()
 def farthest_points(
     pos: Tensor,  # (B, N, 3), or (N, 3)
     count: int,
@@ -89,6 +94,25 @@ def _exact(
     count: int,
     gap: Tensor,  # (B, N) inf, or -1 for rows that must not be picked; overwritten
 ) -> Tensor:  # (B, count)
+    """Large batches are shared among workers, each with some of the clouds."""
+    parts = min(len(pos), workers(pos.device, 4 * pos[..., 0].numel() // _WORKER_POINTS))
+    if parts < 2:
+        return _pick(pos, count, gap)
+    out = torch.empty(len(pos), count, dtype=torch.int64)
+
+    def work(part: int) -> None:
+        rows = slice(part * len(pos) // parts, (part + 1) * len(pos) // parts)
+        out[rows] = _pick(pos[rows], count, gap[rows])
+
+    share(range(parts), lambda _: work, parts)
+    return out
+
+
+def _pick(
+    pos: Tensor,  # (B, N, D)
+    count: int,
+    gap: Tensor,  # (B, N)
+) -> Tensor:  # (B, count)
     """One loop over the picks, all clouds at once."""
     axes = [axis.contiguous() for axis in pos.unbind(-1)]  # (B, N) each: no sums over three
     out = torch.empty(pos.shape[0], count, dtype=torch.int64, device=pos.device)
@@ -147,15 +171,34 @@ def _morton(
     """The bits of the D cell numbers of every point, one after the other."""
     low = pos.amin(1, keepdim=True)
     side = (pos.amax(1, keepdim=True) - low).amax(2, keepdim=True)
-    unit = (pos - low) / torch.where(side > 0, side, torch.ones_like(side))
-    cell = (unit * (2**_BITS - 1)).long()
-    code = torch.zeros_like(cell[..., 0])
-    for bit in range(_BITS):
-        for axis in range(pos.shape[2]):
-            code |= ((cell[..., axis] >> bit) & 1) << (bit * pos.shape[2] + axis)
+    side = torch.where(side > 0, side, torch.ones_like(side))
+    code = torch.empty(pos.shape[:2], dtype=torch.int64, device=pos.device)
+
+    def work(start: int) -> None:
+        rows = slice(start, start + _MORTON_ROWS)
+        code[:, rows] = _interleave(((pos[:, rows] - low) / side * (2**_BITS - 1)).long())
+
+    starts = range(0, pos.shape[1], _MORTON_ROWS)
+    share(starts, lambda _: work, workers(pos.device, len(starts)))
     return code
 
 
+def _interleave(cell: Tensor) -> Tensor:  # (B, N, D) int64 -> (B, N)
+    """The bits of all axes in turn, a byte at a time."""
+    dims = cell.shape[2]
+    byte = torch.arange(256, device=cell.device)
+    spread = torch.zeros_like(byte)
+    for bit in range(8):
+        spread |= ((byte >> bit) & 1) << (bit * dims)
+    code = torch.zeros_like(cell[..., 0])
+    for shift in range(0, _BITS, 8):
+        part = spread[(cell >> shift) & 255]
+        for axis in range(dims):
+            code |= part[..., axis] << (shift * dims + axis)
+    return code
+
+
+@one_thread()
 def grid_points(
     pos: Tensor,  # (N, 3)
     size: float,

@@ -16,15 +16,17 @@ from torch import Tensor
 from veckm import inputs
 from veckm.models.ops.clouds import check_count, check_pair, pairs
 from veckm.models.ops.gather import gather
+from veckm.parallel import one_thread, share, threads, workers
 
 #: Clouds of fewer points are searched by distances.
 _SMALL = 128
 #: Beyond so many dimensions a tree looks at almost every point.
 _TREE_DIMENSIONS = 8
-#: Distances held at a time.
-_PAIRS = 1 << 24
+#: Distances held at a time: on a device, and in one worker of the CPU.
+_PAIRS, _WORKER_PAIRS = 1 << 24, 1 << 18
 
 
+@one_thread()
 def knn(
     points: Tensor,  # (B, N, D), or (N, D)
     queries: Tensor,  # (B, M, D), or (M, D)
@@ -63,6 +65,7 @@ def knn(
     return torch.cat(found) if found else queries.new_empty(0, k, dtype=torch.int64)
 
 
+@one_thread()
 def ball_query(
     points: Tensor,  # (B, N, D), or (N, D)
     queries: Tensor,  # (B, M, D), or (M, D)
@@ -119,15 +122,18 @@ def _dense(points: Tensor, queries: Tensor, k: int) -> Tensor:
 
 
 def _by_tree(points: Tensor, queries: Tensor, k: int) -> Tensor:
-    workers = torch.get_num_threads()
-    found = []
-    for p, q in zip(points.numpy(), queries.numpy(), strict=True):
+    found = torch.empty(*queries.shape[:2], k, dtype=torch.int64)
+    each = np.arange(1, k + 1)
+
+    def work(cloud: int) -> None:
         # Neither balanced nor compact: a tree that is asked once is cheaper to build so.
-        tree = cKDTree(p, balanced_tree=False, compact_nodes=False)
-        found.append(tree.query(q, np.arange(1, k + 1), workers=workers)[1])
-    if not found:
-        return torch.empty(0, queries.shape[1], k, dtype=torch.int64)
-    return torch.from_numpy(np.stack(found).astype(np.int64, copy=False))
+        tree = cKDTree(points[cloud].numpy(), balanced_tree=False, compact_nodes=False)
+        near = tree.query(queries[cloud].numpy(), each, workers=threads())[1]
+        found[cloud] = torch.from_numpy(near)
+
+    # A cloud to a worker: threads inside every query would wait for each other every time.
+    share(range(len(points)), lambda _: work, workers(points.device, 4 * len(points)))
+    return found
 
 
 def _by_distances(points: Tensor, queries: Tensor, k: int) -> Tensor:
@@ -138,9 +144,17 @@ def _by_distances(points: Tensor, queries: Tensor, k: int) -> Tensor:
         if dims <= _TREE_DIMENSIONS
         else "use_mm_for_euclid_dist_if_necessary"
     )
-    rows = max(1, _PAIRS // max(1, clouds * n))
-    found = [
-        torch.cdist(q, points, compute_mode=mode).topk(k, dim=2, largest=False).indices
-        for q in queries.split(rows, dim=1)
-    ]
-    return torch.cat(found, dim=1)
+    asked = queries.shape[1]
+    pairs = _WORKER_PAIRS if points.device.type == "cpu" else _PAIRS
+    some = max(1, min(clouds, pairs // max(1, n * asked)))  # clouds at a time, rows of each
+    rows = max(1, pairs // max(1, some * n))
+    found = torch.empty(clouds, asked, k, dtype=torch.int64, device=points.device)
+
+    def work(start: tuple[int, int]) -> None:
+        a, b = slice(start[0], start[0] + some), slice(start[1], start[1] + rows)
+        distance = torch.cdist(queries[a, b], points[a], compute_mode=mode)
+        found[a, b] = distance.topk(k, dim=2, largest=False).indices
+
+    starts = [(c, row) for c in range(0, clouds, some) for row in range(0, asked, rows)]
+    share(starts, lambda _: work, workers(points.device, 4 * len(starts)))
+    return found

@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.inputs import check_points
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.eigen import adjugate
 
 #: Neighbours in hand in one worker: they fit in its cache, and hide the cost of the calls.
@@ -34,6 +34,7 @@ _RIDGE = 1e-12
 _HIGHEST_ORDER = 4
 
 
+@one_thread()
 def pca_normals(
     pos: Tensor,  # (N, 3)
     k: int,
@@ -75,6 +76,7 @@ def jet_normals(
     return jet(pos, k, order, at)[0]
 
 
+@one_thread()
 def jet(
     pos: Tensor,  # (N, 3)
     k: int,

@@ -25,7 +25,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
 from veckm.tasks.normals.eigen import adjugate, trace
 from veckm.tasks.normals.frame import hashed, untied
@@ -75,6 +75,7 @@ def gaussian_curvature(curvature: Tensor) -> Tensor:
     return curvature.prod(-1)
 
 
+@one_thread()
 def principal_curvatures(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
@@ -177,6 +178,7 @@ def _members(rank: np.ndarray, level: int) -> np.ndarray:  # (N,) -> rows
     return np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
 
 
+@one_thread()
 def part_curvatures(
     pos: np.ndarray,  # (N, 3) float64
     normal: np.ndarray,  # (N, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from veckm.engines.curve import curve_order
 from veckm.inputs import as_points, check_points
+from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.free import moment_normals
 from veckm.tasks.normals.levels import make_levels
@@ -25,6 +27,8 @@ Method = Literal["network", "moments"]
 Orientation = Literal["none", "viewpoint", "up", "consistent"]
 
 _WEIGHTS = "normals"
+#: Up to this many points the parts of one cloud are too small to be shared among workers.
+_SMALL = 8192
 #: The root mean square angle of a guess among all directions is about this many degrees.
 GUESS = 60.0
 
@@ -69,6 +73,7 @@ def estimate_normals(
     return estimate(pos, batch=batch, orient=orient, viewpoint=viewpoint, method=method).normal
 
 
+@one_thread()
 def estimate(
     pos: Tensor,  # (N, 3) or (B, N, 3)
     *,
@@ -102,9 +107,10 @@ def estimate(
         raise ValueError(f"unknown method {method!r}: use 'network' or 'moments'")
     if (viewpoint is None) == (orient == "viewpoint"):
         raise ValueError("orient='viewpoint' and viewpoint=(3,) go together: give both or neither")
-    parts = [
-        _single(cloud, orient, viewpoint, curvature, method, net) for cloud in _clouds(pos, batch)
-    ]
+    clouds = _clouds(pos, batch)
+    if method == "network" and net is None and clouds:
+        net = shipped()  # loaded once, before the workers ask for it
+    parts = _each(clouds, lambda x: _single(x, orient, viewpoint, curvature, method, net))
     lead = pos.shape[:-1]
     if not parts:
         empty = pos.new_zeros(*lead, 3)
@@ -120,6 +126,19 @@ def estimate(
 def _clouds(pos: Tensor, batch: Tensor | None) -> list[Tensor]:
     flat = as_points(pos, batch, "pos")
     return [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
+
+
+def _each(clouds: Sequence[Tensor], single: Callable[[Tensor], Estimate]) -> list[Estimate]:
+    """The estimate of every cloud; small clouds are shared among workers, large ones share."""
+    parts: dict[int, Estimate] = {}
+
+    def work(number: int) -> None:
+        parts[number] = single(clouds[number])
+
+    small = max(map(len, clouds), default=0) <= _SMALL
+    count = workers(torch.device("cpu"), 4 * len(clouds)) if small else 1
+    share(range(len(clouds)), lambda _: work, count)
+    return [parts[number] for number in range(len(clouds))]
 
 
 def _single(

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
+
+from veckm.parallel import threads
 
 #: Points that tell the spacing of a cloud, and cells across it that they are drawn by.
 PROBES, PROBE_CELLS = 4096, 4096
@@ -61,7 +62,7 @@ def spacing(x: np.ndarray) -> float:  # (N, 3)
     extent = float((x.max(0) - x.min(0)).max()) or 1.0
     probes = np.argsort(probe_rank(x, extent), kind="stable")[:PROBES]
     k = min(NEIGHBOR, len(x))
-    far = make_tree(x).query(x[probes], k=[k], workers=torch.get_num_threads())[0][:, 0]
+    far = make_tree(x).query(x[probes], k=[k], workers=threads())[0][:, 0]
     return spacing_of(far, extent)
 
 

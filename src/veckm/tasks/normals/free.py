@@ -18,6 +18,7 @@ from torch import Tensor
 from veckm.engines import Gaussian, GridTooLarge
 from veckm.functional import moments
 from veckm.moments import Moments
+from veckm.parallel import one_thread
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import centred
 
@@ -78,6 +79,7 @@ def choose(scales: Scales) -> Tensor:  # (N,) int64
     return best
 
 
+@one_thread()
 def moment_normals(pos: Tensor, progress: bool | None = None) -> tuple[Tensor, Tensor]:
     """Normals (N, 3) and expected angle errors (N,) in degrees, from moments alone."""
     scales = planes(pos, progress)

@@ -25,7 +25,7 @@ from torch import Tensor
 from veckm.engines import GridTooLarge
 from veckm.functional import moments
 from veckm.moments import Moments, domain, local_moments
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, threads, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.frame import Frame, centred, frame_of, hashed, make_tree, spacing, untied
 
@@ -88,6 +88,7 @@ class Levels:
 PLACE, NORMAL, ROUGH, HEIGHT = slice(0, 3), slice(3, 6), 6, 7
 
 
+@one_thread()
 def make_levels(
     pos: Tensor,  # (N, 3), N >= 1
     ids: Tensor | None = None,  # (N,)
@@ -146,7 +147,7 @@ class Hierarchy:
         at = self._moved[rows]
         for level, (tree, members) in enumerate(zip(self._trees, self.members, strict=True)):
             k = min(NEIGHBORS, len(members))
-            far, near = tree.query(at, k=np.arange(1, k + 1), workers=torch.get_num_threads())
+            far, near = tree.query(at, k=np.arange(1, k + 1), workers=threads())
             self.index[rows, level, :k] = members[near]
             if k < NEIGHBORS:  # a tiny cloud: the nearest again
                 self.index[rows, level, k:] = members[near[:, :1]]
@@ -165,7 +166,7 @@ class Hierarchy:
         inside = (self.x[other] >= known.min(0) - far) & (self.x[other] <= known.max(0) + far)
         other = other[inside.all(1)]
         distance, near = self._trees[level].query(
-            self._moved[other], distance_upper_bound=far, workers=torch.get_num_threads()
+            self._moved[other], distance_upper_bound=far, workers=threads()
         )
         found = np.isfinite(distance)
         owner[other[found]] = self.members[level][near[found]]
@@ -186,6 +187,7 @@ def _threshold(level: int) -> np.uint64:
     return np.uint64(2 ** (64 - 2 * level))
 
 
+@one_thread()
 def make_tables(
     points: Hierarchy,
     rows: Tensor,  # (n,) int64

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from veckm.data.sampling import Seed, make_generator
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
 
@@ -235,6 +235,7 @@ def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B
     return (eigen.outer(v) * w).sum(1)
 
 
+@one_thread()
 def answers(
     stage: Stage, levels: Levels, said: Answer | None, rows: Tensor | None = None
 ) -> Answer:

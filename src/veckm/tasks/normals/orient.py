@@ -34,6 +34,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.inputs import check_finite
+from veckm.parallel import one_thread, threads
 from veckm.tasks.normals.classical import check_cloud
 
 How = Literal["none", "viewpoint", "up", "consistent"]
@@ -58,6 +59,7 @@ _MANY = 40
 _UP = np.array([1e-4, 1e-8, 1.0])
 
 
+@one_thread()
 def orient(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
@@ -195,7 +197,7 @@ def _thinned(x: Floats, piece: Ints, step: int) -> Ints:
 def _pairs(x: Floats) -> tuple[Ints, Ints, Floats]:  # (N, 3) -> (E,), (E,), (N,)
     """Each pair of neighbours once, and how far the neighbours of each point reach."""
     k = min(_NEIGHBORS + 1, len(x))
-    far, near = cKDTree(x).query(x, np.arange(1, k + 1), workers=torch.get_num_threads())
+    far, near = cKDTree(x).query(x, np.arange(1, k + 1), workers=threads())
     i, j = np.repeat(np.arange(len(x)), k), near.ravel()
     key = np.sort((np.minimum(i, j) * len(x) + np.maximum(i, j))[i != j])
     key = key[np.diff(key, prepend=-1) > 0]
@@ -294,7 +296,7 @@ def _outward(
     round_[most < 1e-12 * np.abs(x).max() * total] = 0.0  # all in one place, up to rounding
     many = np.bincount(piece) >= _MANY
     sure = many & ((round_ > _ROUND) | ((open_ < _OPEN) & (round_ > _FLAT)))
-    up = _total(piece, area * (n @ _UP))
+    up = _total(piece, area * np.einsum("nc,c->n", n, _UP))
     inward = np.where(round_ > _FLAT, volume, up) < 0
     return np.where(inward, -1.0, 1.0)[piece], sure[piece]
 
