@@ -148,7 +148,7 @@ def test_points_that_are_no_tensor_are_told_how_to_become_one(engine: str, pos: 
 @every_engine
 @given(in_dim=st.sampled_from([1, 2, 4, 6]), n=sizes)
 def test_a_wrong_last_dimension_says_both_sizes(engine: str, in_dim: int, n: int) -> None:
-    match = rf"has {in_dim} coordinates a point, .* for 3; got shape \({n}, {in_dim}\)\. Pass the"
+    match = rf"has {in_dim} coordinates per point, .* for 3; got shape \({n}, {in_dim}\)\. Pass the"
     with pytest.raises(ValueError, match="pos " + match):
         call(engine, cloud(n, in_dim))
     with pytest.raises(ValueError, match="queries " + match):

@@ -72,8 +72,8 @@ def test_cloud_numbers_may_have_gaps(engine: str) -> None:
 @pytest.mark.parametrize(
     ("weights", "error", "match"),
     [
-        (torch.ones(4), ValueError, r"shape \(5,\), one number a point, got \(4,\)"),
-        (torch.ones(5, 1), ValueError, r"shape \(5,\), one number a point, got \(5, 1\)"),
+        (torch.ones(4), ValueError, r"shape \(5,\), one number per point, got \(4,\)"),
+        (torch.ones(5, 1), ValueError, r"shape \(5,\), one number per point, got \(5, 1\)"),
         (torch.ones(5, dtype=torch.int64), TypeError, "a float tensor, got torch.int64"),
         (torch.ones(5, dtype=torch.complex64), TypeError, "a float tensor, got torch.complex64"),
         ([1.0] * 5, TypeError, "a float tensor, got list"),

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from veckm import frequencies, inputs
 from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
-from veckm.functional import encode
-from veckm.planning import EngineName, WindowName, make_window
+from veckm.planning import EngineName, Plan, Scales, WindowName, followed, make_window
 from veckm.sizes import DEFAULT_DETAIL, Sizes, joined, resolve_alpha, resolve_beta
 
 __all__ = ["DEFAULT_DETAIL", "VecKM"]
@@ -166,26 +165,46 @@ class VecKM(nn.Module):
         progress: bool | None = None,
     ) -> Tensor:
         """Encode every point, or every query, of one or more clouds."""
-        parts = [
-            encode(
-                pos,
-                _of_scale(self.A, i),
-                beta=beta,
-                window=self.window,
-                engine=self.engine,
-                norm=self.norm,
-                eps=self.eps,
-                batch=batch,
-                queries=queries,
-                query_batch=query_batch,
-                weights=weights,
-                B=self.B[i] if self.engine == "random" else None,
-                progress=progress,
-                validate=self.validate,
-            )
-            for i, beta in enumerate(self.beta)
-        ]
+        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
+            if not followed(self.engine, pos, batch, queries):
+                return self._outside_of_the_graph(
+                    pos, batch, queries=queries, query_batch=query_batch, weights=weights
+                )
+        scales = self._scales(pos, batch, queries, query_batch)
+        parts: list[Tensor] = [scales.points.pos] * len(self.beta)
+        # The smallest window first: it sorts the points finest, and the others share that order.
+        for i in sorted(range(len(self.beta)), key=lambda i: -self.beta[i]):
+            A = _of_scale(self.A, i)
+            parts[i] = self._plan(scales, i, progress).encode(A, norm=self.norm, weights=weights)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    @torch.compiler.disable(reason="only engine='dense' with few points fits into a graph")
+    def _outside_of_the_graph(self, *args: Any, **options: Any) -> Tensor:
+        return self.forward(*args, **options)
+
+    def plans(
+        self,
+        pos: Tensor,  # (N, D_in) or (B, N, D_in)
+        batch: Tensor | None = None,  # (N,)
+        *,
+        queries: Tensor | None = None,  # (M, D_in) or (B, M, D_in)
+        query_batch: Tensor | None = None,  # (M,)
+        progress: bool | None = None,
+    ) -> list[Plan]:
+        """The plan of every scale, to be used more than once: see :func:`veckm.plan`."""
+        scales = self._scales(pos, batch, queries, query_batch)
+        return [self._plan(scales, i, progress) for i in range(len(self.beta))]
+
+    def _scales(
+        self, pos: Tensor, batch: Tensor | None, queries: Tensor | None, query_batch: Tensor | None
+    ) -> Scales:
+        return Scales.of(pos, batch, queries, query_batch, self.in_dim, self.validate)
+
+    def _plan(self, scales: Scales, scale: int, progress: bool | None) -> Plan:
+        window = make_window(self.window, self.beta[scale], None)
+        B = self.B[scale] if self.engine == "random" else None
+        columns = 2 * self.dim
+        return scales.plan(window, self.engine, self.eps, B, columns, progress)
 
     def extra_repr(self) -> str:
         return (

@@ -62,10 +62,10 @@ def encode(
     <https://arxiv.org/abs/2404.01568>`_.
     """
     made = make_window(window, beta, radius)
-    A = inputs.check_frequencies(A, "A", pos, validate)
+    inputs.check_frequencies(A, "A", pos, values=False)  # its values: when they are used
     inputs.check_norm(norm)
     scales = Scales.of(pos, batch, queries, query_batch, A.shape[0], validate)
-    planned = scales.plan(made, engine, eps, B, 2 * A.shape[1], progress, validate)
+    planned = scales.plan(made, engine, eps, B, 2 * A.shape[1], progress)
     return planned.encode(A, norm=norm, weights=weights)
 
 
@@ -96,7 +96,7 @@ def moments(
     in_dim = pos.shape[-1]
     columns = 1 + in_dim + in_dim * (in_dim + 1) // 2
     made = make_window(window, beta, radius)
-    planned = scales.plan(made, engine, eps, None, columns, progress, validate)
+    planned = scales.plan(made, engine, eps, None, columns, progress)
     return planned.moments(weights=weights)
 
 

@@ -179,7 +179,7 @@ def centered(points: Points, queries: Points) -> tuple[Points, Points]:
 
     Large coordinates cost digits; differences are all that the kernel looks at.
     """
-    if not len(points):
+    if points.pos.numel() == 0:
         return points, queries
     x = points.pos.detach()
     if points.batch is None:

@@ -11,7 +11,7 @@ the window, and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -24,6 +24,7 @@ from veckm import inputs
 from veckm.engines import (
     ENGINES,
     Ball,
+    Engine,
     Gaussian,
     Geometry,
     Modulation,
@@ -34,8 +35,10 @@ from veckm.engines import (
     choose,
     find,
 )
+from veckm.engines.dense import DenseOperator
 from veckm.engines.phasors import as_real, empty_result
 from veckm.engines.precision import full_precision
+from veckm.engines.tracing import too_large, traced
 from veckm.frequencies import BETA_TIMES_RADIUS
 from veckm.moments import Moments, from_sums, polynomials
 
@@ -60,7 +63,9 @@ class Plan:
     ) -> None:
         self._geometry, self._columns, self._validate = geometry, columns, validate
         self._operator: Operator | None = None
-        if len(geometry.points) and len(geometry.queries):
+        if traced(geometry.points.pos, geometry.queries.pos):
+            chosen, self.cost, self._operator = _traceable(engine, geometry)
+        elif len(geometry.points) and len(geometry.queries):
             with full_precision(geometry.device), torch.no_grad():
                 chosen, self.cost, self._operator = choose(geometry, engine, columns)
         else:  # nothing to sum; a wrong name is wrong all the same
@@ -143,7 +148,7 @@ class Plan:
             )
         if self._validate:
             inputs.check_finite(values, "values")
-        rows = values.reshape(len(g.points), -1)
+        rows = values.reshape(-1, *values.shape[len(lead) :] or (1,))
         rows = as_real(rows) if rows.is_complex() else rows
         sums = self._apply(rows.to(torch.promote_types(rows.dtype, g.dtype)))
         if values.is_complex():
@@ -180,6 +185,8 @@ class Plan:
         """Whether anything asks for derivatives, forward mode included."""
         tensors = (self._geometry.points.pos, self._geometry.queries.pos, *others)
         given = [t for t in tensors if t is not None]
+        if traced(*given):
+            return True
         if any(unpack_dual(t).tangent is not None for t in given):
             return True
         return torch.is_grad_enabled() and any(t.requires_grad for t in given)
@@ -191,6 +198,7 @@ class Scales:
 
     points: Points
     queries: Points
+    validate: bool
 
     @classmethod
     def of(
@@ -203,6 +211,7 @@ class Scales:
         validate: bool,
     ) -> Scales:
         """Everything that is wrong with points and queries is said here."""
+        validate = validate and not (isinstance(pos, Tensor) and traced(pos))
         inputs.check_points(pos, "pos", in_dim, validate)
         points = inputs.as_points(pos, batch, "pos", validate)
         asked = points
@@ -213,7 +222,7 @@ class Scales:
             asked = inputs.as_points(queries, query_batch, "queries", validate)
         elif query_batch is not None:
             raise ValueError("query_batch is given but queries is not: give both, or use batch")
-        return cls(*inputs.centered(points, asked))
+        return cls(*inputs.centered(points, asked), validate)
 
     def plan(
         self,
@@ -223,19 +232,18 @@ class Scales:
         B: Tensor | None = None,
         columns: int = _COLUMNS,
         progress: bool | None = None,
-        validate: bool = True,
     ) -> Plan:
         """The plan of one scale."""
         eps = inputs.check_eps(eps, self.points.pos.dtype)
         if B is not None:
-            B = inputs.check_frequencies(B, "B", self.points.pos, validate).detach()
+            B = inputs.check_frequencies(B, "B", self.points.pos, self.validate).detach()
             if B.shape[0] != self.points.in_dim:
                 raise ValueError(
                     f"B is for {B.shape[0]} coordinates per point and pos has "
                     f"{self.points.in_dim}: draw B with shape ({self.points.in_dim}, p)"
                 )
         geometry = Geometry(self.points, self.queries, window, eps, B, progress)
-        return Plan(geometry, engine, columns, validate)
+        return Plan(geometry, engine, columns, self.validate)
 
 
 def plan(
@@ -277,7 +285,27 @@ def plan(
     """
     scales = Scales.of(pos, batch, queries, query_batch, None, validate)
     made = make_window(window, beta, radius)
-    return scales.plan(made, engine, eps, B, columns, progress, validate)
+    return scales.plan(made, engine, eps, B, columns, progress)
+
+
+def followed(engine: str, pos: Tensor, batch: Tensor | None, queries: Tensor | None) -> bool:
+    """Whether a compiler can follow the call: see `_traceable`."""
+    rows = pos if queries is None else queries
+    few = not too_large(pos[..., 0].numel() * rows.shape[-2])
+    return engine in ("auto", "dense") and batch is None and few
+
+
+def _traceable(name: EngineName, geometry: Geometry) -> tuple[Engine, float, Operator]:
+    """The engine that needs no look at the numbers, or an error that says so."""
+    g = geometry
+    if not followed(name, g.points.pos, g.points.batch, g.queries.pos):
+        raise NotImplementedError(
+            "torch.compile, torch.export, torch.jit.trace and vmap can follow engine='dense' on "
+            f"(N, D_in) or (B, N, D_in) with few points, got engine={name!r}, pos "
+            f"{tuple(g.points.pos.shape)} and {'no' if g.points.batch is None else 'a'} batch "
+            "vector; call it outside of the graph, for example by torch.compiler.disable"
+        )
+    return find("dense", g.window), math.nan, DenseOperator(g)
 
 
 def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:

@@ -20,9 +20,8 @@ from veckm.cli.text import entry, number
 from veckm.cli.tiles import Tiled, scanned
 from veckm.components import as_real, principal_components
 from veckm.data import shapes
-from veckm.engines import ENGINES, Engine, Problem, choose
-from veckm.functional import EngineName, WindowName, make_problem, make_window
 from veckm.inputs import SMALLEST_EPS
+from veckm.planning import EngineName, Plan, WindowName
 
 _SAMPLE_POINTS = 20_000
 _NEIGHBORS = 64
@@ -84,7 +83,7 @@ class Encode(Tiled):
     beta: _Paper = None
     """The paper's parameter, instead of radius: beta = 1.8 / radius."""
     window: WindowName = "gaussian"
-    """How neighbours are weighed."""
+    """How neighbors are weighed."""
     engine: EngineName = "auto"
     """How to compute it; auto takes the fastest within eps."""
     eps: float = 1e-2
@@ -158,13 +157,15 @@ class Encode(Tiled):
         radius = suggest_radius(pos, neighbors=_NEIGHBORS) if suggested else self.radius
         encoder = self._encoder(radius)
         x = _working(pos, encoder.alpha[0], self.eps)
-        problem = self._problem(encoder, x)
         cloud = self._cloud(pos, x, encoder.radius[0])
         setting = self._setting(encoder, suggested, len(pos))
         self._say(f"veckm {__version__} encode", "", *cloud.lines(), *setting.lines())
-        choice = self._choice(problem)
+        start = time.perf_counter()
+        (plan,) = encoder.plans(x, progress=False if self.quiet else None)
+        planning = time.perf_counter() - start
+        choice = self._choice(plan)
         self._say(*choice.lines())
-        G, result = self._encode(encoder, x)
+        G, result = self._encode(plan, encoder.A[0], planning)
         self._say(*result.lines())
         check = self._check(pos, x, G, encoder, choice.engine, result.seconds)
         self._say(*(check.lines() if check else []))
@@ -192,11 +193,6 @@ class Encode(Tiled):
             seed=self.seed,
         )
 
-    def _problem(self, encoder: VecKM, x: Tensor) -> Problem:
-        window = make_window(self.window, encoder.beta[0], None)
-        A, B = encoder.A[0], encoder.B[0]
-        return make_problem(x, A, window=window, norm="unit", eps=self.eps, B=B)[0]
-
     def _cloud(self, pos: Tensor, x: Tensor, radius: float) -> report.Cloud:
         source = "sample scan" if self.cloud is None else str(self.cloud)
         box = tuple((pos.amax(0) - pos.amin(0)).tolist())
@@ -217,18 +213,15 @@ class Encode(Tiled):
             seed=self.seed,
         )
 
-    def _choice(self, problem: Problem) -> report.Choice:
-        expected = {
-            engine.name: _cost(engine, problem)
-            for engine in ENGINES
-            if isinstance(problem.window, engine.windows)
-        }
-        return report.Choice(choose(problem, self.engine).name, self.engine, self.eps, expected)
+    def _choice(self, plan: Plan) -> report.Choice:
+        expected = {name: report.finite(seconds) for name, seconds in plan.costs.items()}
+        return report.Choice(plan.engine, self.engine, self.eps, expected)
 
-    def _encode(self, encoder: VecKM, x: Tensor) -> tuple[Tensor, report.Result]:
+    def _encode(self, plan: Plan, A: Tensor, planning: float) -> tuple[Tensor, report.Result]:
+        """The encodings, and how long they took with their plan."""
         start = time.perf_counter()
-        G = encoder(x, progress=False if self.quiet else None)
-        spent = time.perf_counter() - start
+        G = plan.encode(A)
+        spent = planning + time.perf_counter() - start
         stored = G.to(torch.complex64)
         if self.output is not None:
             files.write_array(self.output, self._written(stored).numpy())
@@ -237,7 +230,7 @@ class Encode(Tiled):
             dtype=_name(stored.dtype),
             bytes=stored.numel() * stored.element_size(),
             seconds=spent,
-            points_per_second=len(x) / spent,
+            points_per_second=len(G) / spent,
             threads=torch.get_num_threads(),
             output=None if self.output is None else str(self.output),
         )
@@ -260,23 +253,16 @@ class Encode(Tiled):
     ) -> report.Check | None:
         if self.check <= 0 or self.quiet:
             return None
-        A, B, radius = encoder.A[0], encoder.B[0], encoder.radius[0]
+        A, radius = encoder.A[0], encoder.radius[0]
         sample = Sample.draw(pos, A, self.window, radius, self.check, self.seed)
         measured = [report.Measured(engine, took, *sample.errors(G))]
         if self.window == "gaussian" and engine != "random" and len(x) <= _MOST_FOR_RANDOM:
             start = time.perf_counter()
-            paper = encode(x, A, radius=radius, engine="random", B=B)
+            paper = encode(x, A, radius=radius, engine="random", B=encoder.B[0])
             spent = time.perf_counter() - start
             name = f"random, p = {_PAPER_P} (paper)"
             measured.append(report.Measured(name, spent, *sample.errors(paper)))
         return report.Check(len(sample.rows), self.eps, tuple(measured))
-
-
-def _cost(engine: Engine, problem: Problem) -> float | None:
-    try:
-        return report.finite(engine.cost(problem))
-    except ValueError:  # its grid would not fit in memory: not an error unless it is asked for
-        return None
 
 
 def _working(pos: Tensor, alpha: float, eps: float) -> Tensor:

@@ -18,6 +18,7 @@ from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation
 from veckm.engines.tiles import Near, Tiles
+from veckm.engines.tracing import traced
 
 #: Pairs held at once: in a tile, which stays in the cache, and in a stack.
 _TILE_PAIRS, _STACK_PAIRS = 1 << 18, 1 << 26
@@ -66,11 +67,15 @@ class DenseOperator(Operator):
     def _stack(self, q: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""
         rows = max(1, _STACK_PAIRS // max(1, x[..., 0].numel()))
-        out = []
-        for part in q.split(rows, dim=-2) if q.shape[-2] else (q,):
-            squared = (part[..., :, None, :] - x[..., None, :, :]).square().sum(-1)
-            out.append(self.geometry.window(squared).to(values.dtype) @ values)
-        return out[0] if len(out) == 1 else torch.cat(out, dim=-2)
+        if traced(q, x) or q.shape[-2] <= rows:  # one graph for any number of points
+            return self._weigh(q, x, values.dtype) @ values
+        parts = [self._weigh(part, x, values.dtype) @ values for part in q.split(rows, -2)]
+        return torch.cat(parts, -2)
+
+    def _weigh(self, q: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """(..., M, D_in), (..., N, D_in) -> (..., M, N), in `dtype`."""
+        squared = (q[..., :, None, :] - x[..., None, :, :]).square().sum(-1)
+        return self.geometry.window(squared).to(dtype)
 
     def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
         with torch.enable_grad():

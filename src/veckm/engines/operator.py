@@ -16,12 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from veckm.engines.cost import CostModel, cost_model
 from veckm.engines.geometry import Geometry
 from veckm.engines.phasors import Modulation
+from veckm.engines.precision import full_precision
 from veckm.engines.windows import Ball, Gaussian
+
+_INSTEAD = "use engine='dense', whose derivatives are those of torch"
 
 
 class Operator(ABC):
@@ -105,7 +107,22 @@ class Engine(ABC):
         return cost_model(geometry.device, geometry.dtype)
 
 
-class _Product(torch.autograd.Function):
+class _Rules(torch.autograd.Function):
+    """What is the same for K v and for its gradients: an error instead of a wrong derivative."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:  # noqa: ARG004
+        raise RuntimeError(
+            "forward-mode differentiation (torch.func.jvp, torch.autograd.forward_ad) is not "
+            f"available for this engine; {_INSTEAD}, or reverse mode (torch.func.vjp)"
+        )
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, *args: Any) -> Any:  # noqa: ARG004
+        raise RuntimeError(f"vmap cannot follow this engine; {_INSTEAD}")
+
+
+class _Product(_Rules):
     """K v with the gradients of every engine: K^T u, and those of the two sets of positions."""
 
     @staticmethod
@@ -115,23 +132,41 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
         ctx.operator = inputs[3]
-        ctx.save_for_backward(inputs[2])
+        ctx.save_for_backward(*inputs[:3])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (values,), operator = ctx.saved_tensors, ctx.operator
-        points, queries, wanted, _ = ctx.needs_input_grad
-        return (
-            operator.T.query_grad(values, grad) if points else None,
-            operator.query_grad(grad, values) if queries else None,
-            operator.T.product(grad) if wanted else None,
-            None,
-        )
+        wanted = ctx.needs_input_grad
+        found = iter(_Gradients.apply(*ctx.saved_tensors, grad, ctx.operator, wanted))
+        return tuple(next(found) if want else None for want in wanted)
+
+
+class _Gradients(_Rules):
+    """The gradients of <grad, K v> to points, queries and values, as far as they are wanted."""
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:  # noqa: ARG004
+    def forward(
+        points: Tensor,
+        queries: Tensor,
+        values: Tensor,
+        grad: Tensor,
+        operator: Operator,
+        wanted: tuple[bool, ...],
+    ) -> tuple[Tensor, ...]:
+        ways = (
+            lambda: operator.T.query_grad(values, grad),
+            lambda: operator.query_grad(grad, values),
+            lambda: operator.T.product(grad),
+        )
+        with full_precision(operator.geometry.device):
+            return tuple(way() for way, want in zip(ways, wanted, strict=False) if want)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ARG004
         raise RuntimeError(
-            "forward-mode differentiation (torch.func.jvp, torch.autograd.forward_ad) is not "
-            "available for this engine; use engine='dense', or reverse mode (torch.func.vjp)"
+            f"gradients of gradients are not available for this engine; {_INSTEAD}"
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines.blocks import Blocks
+from veckm.engines.tracing import can_look
 
 Norm = Literal["unit", "mean"] | None
 Reader = Callable[[slice], Tensor]  # sorted rows of blocks -> values (n, C), real
@@ -37,7 +37,7 @@ class Modulation:
     weights: Tensor | None  # (N,)
     norm: Norm
 
-    @cached_property
+    @property
     def columns(self) -> Tensor:
         """(D_in, C): A, and for norm="mean" one more column of frequency zero.
 
@@ -89,12 +89,6 @@ def _largest_phase(x: Tensor, A: Tensor) -> float:
     if not x.numel():
         return 0.0
     return float(x.detach().abs().amax()) * float(A.detach().abs().sum(0).amax())
-
-
-def can_look(x: Tensor) -> bool:
-    """Whether Python may depend on the values: not while tracing, and on a device it would wait."""
-    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return x.device.type == "cpu" and not tracing and not torch._C._functorch.is_batchedtensor(x)
 
 
 def phasors(angle: Tensor) -> Tensor:

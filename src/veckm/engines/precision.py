@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import torch
 
+from veckm.engines.tracing import traced
+
 _lock = threading.Lock()
 _inside = 0
 _outer = "highest"  # the user's setting while somebody is inside
@@ -21,6 +23,9 @@ _outer = "highest"  # the user's setting while somebody is inside
 def full_precision(device: torch.device) -> Iterator[None]:
     """float32 products in float32: the setting belongs to the process, so threads count in."""
     global _inside, _outer
+    if traced():  # a setting of today has no place in a graph of tomorrow
+        yield
+        return
     with _lock:
         if not _inside:
             _outer = torch.get_float32_matmul_precision()

@@ -1,0 +1,44 @@
+"""Who is looking: Python on numbers, or a compiler on symbols.
+
+Under `torch.compile`, `torch.export`, `torch.jit.trace` and `vmap` a number that Python reads is
+baked in, or is not there. The definition (`dense`) needs none; the other engines plan by looking.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: Pairs of all clouds together: 64 clouds of 1,024 points.
+_MOST_PAIRS = 1 << 26
+
+
+def traced(*tensors: Tensor) -> bool:
+    """Whether Python must not depend on the values of these tensors."""
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    return any(map(_mapped, tensors))
+
+
+def _mapped(x: Tensor) -> bool:
+    """Whether vmap is anywhere among the transforms around a tensor."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
+
+
+def too_large(pairs: int) -> bool:
+    """Whether `torch.compile` would get all pairs of more points than anybody wants in a graph.
+
+    Not asked where a graph is exported: it is then for any number of points.
+    """
+    dynamo = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+    return dynamo and pairs > _MOST_PAIRS
+
+
+def can_look(x: Tensor) -> bool:
+    """Whether reading a value is right, and free: on a device it would wait."""
+    return x.device.type == "cpu" and not traced(x)
