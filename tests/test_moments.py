@@ -141,7 +141,7 @@ def test_where_nothing_is_in_reach_all_moments_are_zero(engine: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"engine": "random"}, ValueError, "unknown engine 'random' for moments: use 'auto', "),
+        ({"engine": "random"}, ValueError, "engine='random' needs B"),
         ({"beta": 0.0}, ValueError, "beta must be positive"),
         ({"radius": 1.0}, ValueError, "give either beta or radius, not both"),
         ({"pos": torch.zeros(5, 3).long()}, TypeError, "use float32 or float64"),
