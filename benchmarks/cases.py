@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,9 +15,7 @@ from torch import Tensor
 
 import veckm
 from veckm.data import shapes
-from veckm.engines import ENGINES, Problem, choose
 from veckm.frequencies import standard_normal
-from veckm.functional import make_problem, make_window
 
 PAPER_P = 4096
 CLOUDS: dict[str, Callable[[int], Tensor]] = {
@@ -127,25 +124,22 @@ class Case:
         torch.sin(phase, out=real[..., 1])
         return out
 
-    def problem(self, eps: float | None = None) -> Problem:
-        """What the engines are given."""
-        window = make_window("gaussian", self.beta, None)
-        eps = self.eps if eps is None else eps
-        return make_problem(self.pos, self.A, window=window, norm="unit", eps=eps, B=self.B())[0]
+    def plan(self, engine: str = "auto") -> veckm.Plan:
+        """What a user keeps who encodes more than once."""
+        return veckm.plan(
+            self.pos,
+            beta=self.beta,
+            engine=engine,  # type: ignore[arg-type]
+            eps=self.eps,
+            B=self.B(),
+            columns=2 * self.dim,
+            progress=False,
+        )
 
-    def expected(self) -> dict[str, float]:
-        """Seconds that each engine expects to take; infinite where it refuses."""
-        problem, out = self.problem(), {}
-        for engine in ENGINES:
-            try:
-                out[engine.name] = engine.cost(problem)
-            except ValueError:
-                out[engine.name] = math.inf
-        return out
-
-    def taken(self) -> str:
-        """The engine that auto takes."""
-        return choose(self.problem(), "auto").name
+    def choice(self) -> tuple[dict[str, float], str]:
+        """Seconds that each engine expects, infinite where it refuses; the engine of auto."""
+        plan = self.plan()
+        return plan.costs, plan.engine
 
     def contender(self, engine: str, estimate: float, quick: bool, keep: Keep) -> Contender:
         """An engine, ready to be timed."""

@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import plots
 import report
@@ -26,7 +26,9 @@ from cases import Config
 from harness import Results, log, metadata
 
 ROOT = Path(__file__).resolve().parents[1]
-Part = Literal["headline", "batches", "gradients", "accuracy", "scaling", "matrix"]
+Part = Literal[
+    "headline", "plans", "batches", "counts", "gradients", "accuracy", "scaling", "matrix"
+]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Options:
     """An (N, 3) .npy file to measure as well; it is scaled to the unit ball."""
     out: Path = ROOT / "benchmarks" / "results"
     """Folder for the results, the page and the plots."""
-    parts: tuple[Part, ...] = ("headline", "batches", "gradients", "accuracy", "scaling", "matrix")
+    parts: tuple[Part, ...] = get_args(Part)
     """What to measure."""
     budget: float = 60.0
     """Seconds: in the matrix, engines that expect to take longer are not run."""

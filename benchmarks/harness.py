@@ -42,6 +42,9 @@ class Row:
     took: str | None = None  # the engine that auto chose
     memory: int | None = None  # peak bytes beyond inputs and output
     output: int | None = None  # bytes of the output
+    operations: int | None = None  # that torch dispatched, where they were counted
+    kernels: int | None = None  # of them those that are neither views nor fresh memory
+    waits: int | None = None  # for the device
     note: str = ""
 
     @property

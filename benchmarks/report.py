@@ -7,11 +7,12 @@ from types import ModuleType
 
 import tables
 from harness import Results, Row, log, seconds
-from parts import accuracy, batches, gradients, headline, matrix, scaling
+from parts import accuracy, batches, counts, gradients, headline, matrix, plans, scaling
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {
-    part.NAME: part for part in (headline, batches, gradients, accuracy, scaling, matrix)
+    part.NAME: part
+    for part in (headline, plans, batches, counts, gradients, accuracy, scaling, matrix)
 }
 _PLOT = {
     "headline": ("speed", "Time of each engine against the number of points"),
@@ -63,7 +64,7 @@ def short(results: Results) -> str:
     pair = {r.method: r for r in results.of("batches")}
     if "paper" in pair and "auto" in pair:
         ours, paper = pair["auto"].median, pair["paper"].median
-        out += ["", f"32 clouds of 1,024 points, beta = 6: {seconds(ours)} a batch at "
+        out += ["", f"32 clouds of 1,024 points, beta = 6: {seconds(ours)} per batch at "
                 f"{tables.error(pair['auto'])} error; the paper's exact dense product takes "
                 f"{seconds(paper)}."]  # fmt: skip
     return "\n".join(out) + "\n"

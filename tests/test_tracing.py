@@ -135,7 +135,9 @@ def test_an_engine_that_looks_at_the_numbers_says_so(
 def scalar(engine: Any, pos: Tensor) -> Callable[[Tensor], Tensor]:
     """A number that depends on the positions, its weights neither equal nor zero."""
     encoder = veckm.VecKM(**MAKE, engine=engine, eps=1e-6).double()
-    weights = torch.rand(len(pos), 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    weights = torch.rand(
+        len(pos), 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3)
+    )
     return lambda x: (encoder(x).real * weights).sum()
 
 

@@ -16,6 +16,8 @@ ENGINES = ("dense", "neighbors", "random", "grid")
 #: The noise of the thick shell is as thick as the window of beta = 10.
 BETAS = (10.0, 20.0, 40.0, 80.0)
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
+#: auto may take so much longer than the best engine.
+_TARGET = 1.3
 
 
 def measure(config: Config) -> Iterator[Row]:
@@ -32,7 +34,7 @@ def measure(config: Config) -> Iterator[Row]:
 
 def _case(case: Case, config: Config) -> Iterator[Row]:
     truth = Truth.of(case, 200)
-    expected, took = case.expected(), case.taken()
+    expected, took = case.choice()
     contenders = [
         case.contender(method, expected[method], config.quick, truth.keep)
         for method in ENGINES
@@ -90,7 +92,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     place = _place(worst.case)
     return [
         Claim.at_most(
-            f"auto / best engine, worst of {len(ratios)} cases ({_place(where)})", ratio, 1.3
+            f"auto / best engine, worst of {len(ratios)} cases ({_place(where)})", ratio, _TARGET
         ),
         Claim.at_most(
             f"auto / random (scaled where not run), worst case ({_place(there)})", slower, 1.0
@@ -115,7 +117,8 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = []
     for (cloud, n, beta), by in cases:
         ratio = against_best(by)
-        marked = "-" if ratio is None else f"{ratio:.2f}" if ratio <= 1.3 else f"**{ratio:.2f}**"
+        marked = "-" if ratio is None else f"{ratio:.2f}"
+        marked = f"**{marked}**" if ratio is not None and ratio > _TARGET else marked
         times = [tables.brief(by[m]) for m in (*ENGINES, "auto")]
         took = by["auto"].took or ""
         lines.append([cloud, count(n), f"{beta:g}", *times, took, marked, tables.error(by["auto"])])
@@ -128,14 +131,29 @@ def markdown(rows: Sequence[Row]) -> str:
             "",
             tables.table(header, lines),
             "",
+            *_misses(cases),
             *_losses(cases),
             *[f"- {_place(row.case)}, {row.method}: {row.note}" for row in rows if row.note],
         ]
     )
 
 
+def _misses(cases: list[tuple[tuple[str, int, float], dict[str, Row]]]) -> list[str]:
+    """Where auto is not within 1.3 of the best engine, worst first."""
+    ratios = [(against_best(by) or 0.0, case, by) for case, by in cases]
+    missed = sorted((m for m in ratios if m[0] > _TARGET), key=lambda m: -m[0])
+    if not missed:
+        return [f"`auto` is within {_TARGET:g}x of the best engine in every case.", ""]
+    lines = [
+        f"- {_place(case)}: {ratio:.2f}x, took {by['auto'].took}, best {best(by).method}"
+        for ratio, case, by in missed
+    ]
+    title = f"`auto` takes more than {_TARGET:g}x the best engine's time in {len(missed)} of "
+    return [f"{title}{len(cases)} cases:", "", *lines, ""]
+
+
 def _losses(cases: list[tuple[tuple[str, int, float], dict[str, Row]]]) -> list[str]:
-    """Where the grid is not the best, and where auto is not within 1.3 of it."""
+    """Where the grid is not the best."""
     lines = []
     for (cloud, n, beta), by in cases:
         first, grid = best(by), by["grid"]

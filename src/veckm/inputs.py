@@ -21,9 +21,7 @@ _LARGEST_PHASE = 1e10
 SMALLEST_EPS = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-def check_points(
-    pos: Tensor, name: str, in_dim: int | None = None, values: bool = True
-) -> None:
+def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool = True) -> None:
     """A float tensor (N, D_in) or (B, N, D_in); with `values`, its entries finite and in range."""
     if not isinstance(pos, Tensor):
         raise TypeError(
@@ -129,9 +127,7 @@ def _checked_batch(batch: Tensor, count: int, name: str, values: bool) -> Tensor
     return batch.long()
 
 
-def check_weights(
-    weights: Tensor, points: Tensor, averaged: bool, values: bool = True
-) -> Tensor:
+def check_weights(weights: Tensor, points: Tensor, averaged: bool, values: bool = True) -> Tensor:
     """One finite number per point; not negative where they are averaged by their sum."""
     if not isinstance(weights, Tensor) or not weights.is_floating_point():
         got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__

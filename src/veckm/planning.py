@@ -33,10 +33,11 @@ from veckm.engines import (
     Points,
     Window,
     choose,
+    device,
     find,
 )
 from veckm.engines.dense import DenseOperator
-from veckm.engines.phasors import as_real, empty_result
+from veckm.engines.phasors import as_real
 from veckm.engines.precision import full_precision
 from veckm.engines.tracing import too_large, traced
 from veckm.frequencies import BETA_TIMES_RADIUS
@@ -106,7 +107,9 @@ class Plan:
         A = inputs.check_frequencies(A, "A", points.pos, self._validate)
         inputs.check_norm(norm)
         if A.shape[0] != g.in_dim:
-            raise ValueError(f"A is for {A.shape[0]} coordinates per point, the plan for {g.in_dim}")
+            raise ValueError(
+                f"A is for {A.shape[0]} coordinates per point, the plan for {g.in_dim}"
+            )
         flat = self._weights(weights, norm == "mean")
         if self._validate:
             inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
@@ -120,7 +123,8 @@ class Plan:
                 return self._operator.encodings(modulation).view(shape)
             with torch.no_grad():
                 modulation = replace(modulation, A=A.detach())
-                made = empty_result(len(g.queries), A.shape[1], A) if out is None else out
+                kind = A.dtype.to_complex()
+                made = device.empty(len(g.queries), A.shape[1], A, kind) if out is None else out
                 self._operator.encode(modulation, made)
         return made.view(shape)
 

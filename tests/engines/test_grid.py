@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conformance import EngineConformance
 
-from veckm.engines import batched
+from veckm.engines import device
 
 
 class TestGrid(EngineConformance):
@@ -22,4 +22,4 @@ class TestBatchedGrid(TestGrid):
 
     @pytest.fixture(autouse=True)
     def _as_on_a_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batched, "preferred", lambda device: True)
+        monkeypatch.setattr(device, "launches", lambda device: True)

@@ -20,18 +20,13 @@ from torch import Tensor
 from veckm.engines.cost import cost_model
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.lattice import GridTooLarge, Lattice
-from veckm.engines.operator import Operator, Proposal
+from veckm.engines.operator import Factored, Proposal
 
 #: Sides of cells that are tried, in lattice spacings, and the points that groups are padded to.
 _SIDES = (1, 2, 4)
 _PADDED = (8, 32, 128)
 #: Numbers held at once by a product: entries of S with their differences, and rows of nodes.
 _ENTRIES, _NODES = 1 << 24, 1 << 27
-
-
-def preferred(device: torch.device) -> bool:
-    """Whether this form of the grid is the one for a device."""
-    return device.type != "cpu"
 
 
 def propose(geometry: Geometry, lattice: Lattice, columns: int) -> Proposal:
@@ -48,12 +43,12 @@ def _volume(lattice: Lattice, side: int, in_dim: int) -> float:
     return float((side * lattice.spacing + 2 * lattice.reach) ** in_dim)
 
 
-class BatchedGrid(Operator):
+class BatchedGrid(Factored["CellSide"]):
     """K by padded cells."""
 
     def __init__(self, geometry: Geometry, source: CellSide, target: CellSide, rows: int) -> None:
-        super().__init__(geometry)
-        self.source, self.target, self.rows = source, target, rows
+        super().__init__(geometry, source, target)
+        self.rows = rows
 
     @classmethod
     def of(cls, geometry: Geometry, lattice: Lattice, columns: int) -> BatchedGrid:
@@ -67,17 +62,8 @@ class BatchedGrid(Operator):
         made = [CellSide(*pair) for pair in zip(cells, parts, strict=True)]
         return cls(geometry, made[0], made[-1], len(distinct))
 
-    @cached_property
-    def T(self) -> Operator:
-        if self.geometry.same:
-            return self
-        return BatchedGrid(self.geometry.swapped, self.target, self.source, self.rows)
-
-    def product(self, values: Tensor) -> Tensor:
-        return self.target.gather(self.source.spread(values, self.rows))
-
-    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
-        return self.target.position_grad(cotangent, self.source.spread(values, self.rows))
+    def spread(self, values: Tensor) -> Tensor:
+        return self.source.spread(values, self.rows)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,6 @@ class Dense(Engine):
 class DenseOperator(Operator):
     """The definition in torch operations; its encodings without gradients in tiles on a CPU."""
 
-    differentiable = True
-
     @property
     def T(self) -> Operator:
         return DenseOperator(self.geometry.swapped)
@@ -83,6 +81,15 @@ class DenseOperator(Operator):
             moved = replace(self.geometry, queries=Points(pos, self.geometry.queries.batch))
             sums = DenseOperator(moved).product(values.detach())
             return torch.autograd.grad(sums, pos, cotangent)[0].reshape(-1, pos.shape[-1])
+
+    def apply(self, values: Tensor) -> Tensor:
+        return self.product(values)
+
+    def encodings(self, modulation: Modulation) -> Tensor:
+        m, g = modulation, self.geometry
+        E = m.carrier(g.points.flat, m.A)
+        at = E if g.same else m.carrier(g.queries.flat, m.A)
+        return m.encodings(self.product(m.values(E, m.weights)), at)
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
         if self.geometry.device.type == "cpu":
@@ -127,4 +134,3 @@ def _padded(values: Tensor, counts: list[int], clouds: int) -> list[Tensor]:
     """Parts of each cloud, empty for clouds that have queries and no points."""
     parts = list(values.split(counts)) if counts else []
     return (parts + [values[:0]] * clouds)[:clouds]
-

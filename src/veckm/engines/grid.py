@@ -11,17 +11,16 @@ Besides the result there is only Q, a row for each node. Points are taken in blo
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from veckm.engines import batched
+from veckm.engines import batched, device
 from veckm.engines.blocks import Blocks, Price, grown_volume, octree
 from veckm.engines.cost import CostModel
 from veckm.engines.geometry import Geometry
 from veckm.engines.lattice import GridTooLarge, Lattice, candidates, number, reached_nodes
-from veckm.engines.operator import Engine, Operator, Proposal
+from veckm.engines.operator import Engine, Factored, Proposal
 from veckm.engines.phasors import (
     Modulation,
     Phasors,
@@ -51,7 +50,7 @@ class Grid(Engine):
 
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
         lattice = lattice_of(geometry)
-        if batched.preferred(geometry.device):
+        if device.launches(geometry.device):
             return batched.propose(geometry, lattice, columns)
         rates = self.rates(geometry)
         price = block_price(lattice, columns, rates, geometry.points.pos.element_size())
@@ -85,7 +84,7 @@ def block_price(lattice: Lattice, columns: int, rates: CostModel, size: int) -> 
     return price
 
 
-class GridOperator(Operator):
+class GridOperator(Factored[BlockSide]):
     """K by blocks on a CPU."""
 
     def __init__(
@@ -95,8 +94,8 @@ class GridOperator(Operator):
         target: BlockSide,
         clouds: list[slice],  # the rows of the table of each cloud
     ) -> None:
-        super().__init__(geometry)
-        self.source, self.target, self.clouds = source, target, clouds
+        super().__init__(geometry, source, target)
+        self.clouds = clouds
 
     @classmethod
     @one_thread()
@@ -121,60 +120,46 @@ class GridOperator(Operator):
         entries = sum(int((n.count * b.count).sum()) for n, b in zip(nodes, blocks, strict=True))
         keep = entries < _KEEP_SHARE * len(geometry.queries) * columns
         parts = index.split([len(n.key) for n in nodes])
-        made = [BlockSide(*a, lattice, keep) for a in zip(blocks, nodes, parts, strict=True)]
+        made = [
+            BlockSide(*a, lattice, keep, geometry.label)
+            for a in zip(blocks, nodes, parts, strict=True)
+        ]
         owner = torch.cat([n.key[:, 0] for n in nodes])  # nodes are numbered cloud by cloud
         last = torch.zeros(int(owner.max()) + 1, dtype=torch.int64)
         stop = last.scatter_reduce_(0, owner, index + 1, "amax").cummax(0).values.tolist()
         clouds = [slice(i, j) for i, j in zip([0, *stop[:-1]], stop, strict=True)]
         return cls(geometry, made[0], made[-1], clouds)
 
-    @cached_property
-    def T(self) -> Operator:
-        if self.geometry.same:
-            return self
-        return GridOperator(self.geometry.swapped, self.target, self.source, self.clouds)
-
     def product(self, values: Tensor, wanted: Tensor | None = None) -> Tensor:
         """K v; where not all queries are `wanted` (M,), other rows may be undefined."""
-        out = values.new_empty(len(self.geometry.queries), values.shape[1])
-        self._run(
+        if wanted is not None or not self._many_clouds:
+            return self.target.gather(self.spread(values), wanted)
+        out = device.empty(len(self.geometry.queries), values.shape[1], values)
+        self._cloud_by_cloud(
             lambda: plain_reader(values, self.source.blocks),
             lambda: plain_writer(out, self.target.blocks),
             values,
-            wanted,
         )
         return out
+
+    def spread(self, values: Tensor) -> Tensor:
+        return self._spread(lambda: plain_reader(values, self.source.blocks), values)
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
         points = Phasors(modulation, self.source.blocks)
         queries = points if self.geometry.same else Phasors(modulation, self.target.blocks)
-        like = modulation.A.new_empty(0, 2 * modulation.columns.shape[1])
-        self._run(points.reader, lambda: queries.writer(out), like)
-
-    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
-        table = self._spread(lambda: plain_reader(values, self.source.blocks), values)
-        read = plain_reader(cotangent, self.target.blocks)
-        return self.target.position_grad(read, table, self.geometry.label("gradient"))
-
-    def _run(
-        self,
-        reader: Callable[[], Reader],
-        writer: Callable[[], Writer],
-        like: Tensor,  # (., C): columns and dtype
-        wanted: Tensor | None = None,
-    ) -> None:
-        if self._many_clouds and wanted is None:
-            self._cloud_by_cloud(reader, writer, like)
+        like = modulation.A.new_empty(0, 2 * modulation.width)
+        if self._many_clouds:
+            self._cloud_by_cloud(points.reader, lambda: queries.writer(out), like)
         else:
-            table = self._spread(reader, like)
-            self.target.gather(table, writer, self.geometry.label("gather"), wanted)
+            self.target.write(self._spread(points.reader, like), lambda: queries.writer(out))
 
     def _spread(self, reader: Callable[[], Reader], like: Tensor) -> Tensor:  # (rows, C)
         """c S^T v. Each thread has a table of its own, together no larger than the result."""
         rows, queries = self.clouds[-1].stop, len(self.geometry.queries)
         threads = workers(like.device, len(self.source.blocks.groups))
         tables = like.new_zeros(min(1 + queries // max(1, rows), threads), rows, like.shape[1])
-        return self.source.spread(reader, tables, self.geometry.label("spread"))
+        return self.source.spread(reader, tables)
 
     @property
     def _many_clouds(self) -> bool:

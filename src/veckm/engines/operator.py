@@ -10,27 +10,24 @@ of <u, K v> to the queries, and its transpose; everything else, autograd include
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Generic, Protocol, Self, TypeVar
 
-import torch
 from torch import Tensor
 
+from veckm.engines.autodiff import ByRows, differentiable
 from veckm.engines.cost import CostModel, cost_model
 from veckm.engines.geometry import Geometry
 from veckm.engines.phasors import Modulation
 from veckm.engines.precision import full_precision
 from veckm.engines.windows import Ball, Gaussian
 
-_INSTEAD = "use engine='dense', whose derivatives are those of torch"
-
 
 class Operator(ABC):
     """K of one geometry, planned: made once, applied many times."""
-
-    #: Whether `product` is made of torch operations that autograd differentiates by itself.
-    differentiable = False
 
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
@@ -48,19 +45,30 @@ class Operator(ABC):
     def T(self) -> Operator:
         """K^T: the queries become the points. The gradient to the points is that of its queries."""
 
+    def gradients(self, grad: Tensor, wanted: Sequence[bool], values: Tensor) -> list[Tensor]:
+        """Of <grad, K v> to points, queries and values, as far as they are wanted."""
+        ways = (
+            lambda: self.T.query_grad(values, grad),
+            lambda: self.query_grad(grad, values),
+            lambda: self.T.product(grad),
+        )
+        return [way() for way, want in zip(ways, wanted, strict=True) if want]
+
     def apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
         """K v, differentiable in values, points and queries."""
-        if self.differentiable:
-            return self.product(values)
-        points, queries = self.geometry.points.flat, self.geometry.queries.flat
-        out: Tensor = _Product.apply(points, queries, values, self)
-        return out
+        return differentiable(_Product(self), *self._positions, values)
 
     def encodings(self, modulation: Modulation) -> Tensor:  # (M, D) complex
         """G = [K (w E)] ./ E(q), differentiable in points, queries, weights and A."""
-        E = modulation.carrier(self.geometry.points.flat)
-        at = E if self.geometry.same else modulation.carrier(self.geometry.queries.flat)
-        return modulation.encodings(self.apply(modulation.values(E)), at)
+        m, (points, queries) = modulation, self._positions
+        modulate = ByRows(lambda x, w, A: m.values(m.carrier(x, A), w), 2)
+        demodulate = ByRows(lambda sums, q, A: m.encodings(sums, m.carrier(q, A)), 2)
+        values = differentiable(modulate, points, m.weights, m.A)
+        return differentiable(demodulate, self.apply(values), queries, m.A)
+
+    @property
+    def _positions(self) -> tuple[Tensor, Tensor]:
+        return self.geometry.points.flat, self.geometry.queries.flat
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
         """Write the encodings into `out`, (M, D) complex. No gradients.
@@ -68,6 +76,61 @@ class Operator(ABC):
         Engines override it where phasors that never leave the cache are measured to pay.
         """
         out.copy_(self.encodings(modulation))
+
+
+class Side(Protocol):
+    """One factor of K: the points, or the queries, and how they see the table between them."""
+
+    def gather(self, table: Tensor) -> Tensor:  # (rows, C) -> (n, C)
+        """S Q."""
+
+    def position_grad(self, values: Tensor, table: Tensor) -> Tensor:  # (n, C) -> (n, D_in)
+        """The gradient of <values, S Q> to the positions."""
+
+
+SideT = TypeVar("SideT", bound=Side)
+
+
+class Factored(Operator, Generic[SideT]):
+    """K = c S_q S_x^T with a table between the factors; each table is made once."""
+
+    def __init__(self, geometry: Geometry, source: SideT, target: SideT) -> None:
+        super().__init__(geometry)
+        self.source, self.target = source, target
+
+    @abstractmethod
+    def spread(self, values: Tensor) -> Tensor:  # (N, C) -> (rows, C)
+        """Q = c S_x^T v."""
+
+    @cached_property
+    def T(self) -> Self:
+        if self.geometry.same:
+            return self
+        other = copy(self)
+        other.geometry, other.source, other.target = (
+            self.geometry.swapped,
+            self.target,
+            self.source,
+        )
+        return other
+
+    def product(self, values: Tensor) -> Tensor:
+        return self.target.gather(self.spread(values))
+
+    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
+        return self.target.position_grad(cotangent, self.spread(values))
+
+    def gradients(self, grad: Tensor, wanted: Sequence[bool], values: Tensor) -> list[Tensor]:
+        points, queries, inputs = wanted
+        found = []
+        if points or inputs:
+            back = self.T.spread(grad)
+            found += [self.source.position_grad(values, back)] if points else []
+        if queries:
+            found.append(self.query_grad(grad, values))
+        if inputs:
+            found.append(self.source.gather(back))
+        return found
 
 
 @dataclass(frozen=True)
@@ -107,66 +170,22 @@ class Engine(ABC):
         return cost_model(geometry.device, geometry.dtype)
 
 
-class _Rules(torch.autograd.Function):
-    """What is the same for K v and for its gradients: an error instead of a wrong derivative."""
+class _Product:
+    """K v as a call of autograd's: of positions, which the operator has planned with, and values."""
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:  # noqa: ARG004
-        raise RuntimeError(
-            "forward-mode differentiation (torch.func.jvp, torch.autograd.forward_ad) is not "
-            f"available for this engine; {_INSTEAD}, or reverse mode (torch.func.vjp)"
-        )
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
 
-    @staticmethod
-    def vmap(info: Any, dims: Any, *args: Any) -> Any:  # noqa: ARG004
-        raise RuntimeError(f"vmap cannot follow this engine; {_INSTEAD}")
+    def value(self, points: Tensor, queries: Tensor, values: Tensor) -> Tensor:  # noqa: ARG002
+        return self.operator.product(values)
 
-
-class _Product(_Rules):
-    """K v with the gradients of every engine: K^T u, and those of the two sets of positions."""
-
-    @staticmethod
-    def forward(points: Tensor, queries: Tensor, values: Tensor, operator: Operator) -> Tensor:
-        return operator.product(values)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004
-        ctx.operator = inputs[3]
-        ctx.save_for_backward(*inputs[:3])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = ctx.needs_input_grad
-        found = iter(_Gradients.apply(*ctx.saved_tensors, grad, ctx.operator, wanted))
-        return tuple(next(found) if want else None for want in wanted)
-
-
-class _Gradients(_Rules):
-    """The gradients of <grad, K v> to points, queries and values, as far as they are wanted."""
-
-    @staticmethod
-    def forward(
-        points: Tensor,
-        queries: Tensor,
-        values: Tensor,
+    def gradients(
+        self,
         grad: Tensor,
-        operator: Operator,
-        wanted: tuple[bool, ...],
-    ) -> tuple[Tensor, ...]:
-        ways = (
-            lambda: operator.T.query_grad(values, grad),
-            lambda: operator.query_grad(grad, values),
-            lambda: operator.T.product(grad),
-        )
-        with full_precision(operator.geometry.device):
-            return tuple(way() for way, want in zip(ways, wanted, strict=False) if want)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Nothing to keep."""
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ARG004
-        raise RuntimeError(
-            f"gradients of gradients are not available for this engine; {_INSTEAD}"
-        )
+        wanted: Sequence[bool],
+        points: Tensor,  # noqa: ARG002
+        queries: Tensor,  # noqa: ARG002
+        values: Tensor,
+    ) -> list[Tensor]:
+        with full_precision(grad.device):
+            return self.operator.gradients(grad, wanted, values)

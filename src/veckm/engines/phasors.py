@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,25 +37,29 @@ class Modulation:
     norm: Norm
 
     @property
-    def columns(self) -> Tensor:
-        """(D_in, C): A, and for norm="mean" one more column of frequency zero.
+    def width(self) -> int:
+        """C, the complex numbers that are summed for each query."""
+        return self.A.shape[1] + (self.norm == "mean")
+
+    def columns(self, A: Tensor) -> Tensor:  # (D_in, C)
+        """A, and for norm="mean" one more column of frequency zero.
 
         E(z) is 1 there, so that this column of the sums is sum_j w_j window(x_j - q) itself.
         """
         if self.norm != "mean":
-            return self.A
-        return torch.cat([self.A, self.A.new_zeros(self.A.shape[0], 1)], dim=1)
+            return A
+        return torch.cat([A, A.new_zeros(A.shape[0], 1)], dim=1)
 
-    def carrier(self, x: Tensor) -> Tensor:  # (n, D_in) -> (n, C) complex
+    def carrier(self, x: Tensor, A: Tensor) -> Tensor:  # (n, D_in) -> (n, C) complex
         """E(x)."""
-        return phasors(phase(x, self.columns))
+        return phasors(phase(x, self.columns(A)))
 
-    def values(self, E: Tensor) -> Tensor:  # (N, C) complex -> (N, 2C)
+    def values(self, E: Tensor, weights: Tensor | None) -> Tensor:  # (n, C), (n,) -> (n, 2C)
         """w E, real and imaginary parts in turn."""
         v = as_real(E)
-        return v if self.weights is None else v * self.weights[:, None]
+        return v if weights is None else v * weights[:, None]
 
-    def encodings(self, sums: Tensor, E: Tensor) -> Tensor:  # (M, 2C), (M, C) -> (M, D)
+    def encodings(self, sums: Tensor, E: Tensor) -> Tensor:  # (n, 2C), (n, C) -> (n, D)
         """Demodulate by E of the queries, and normalize."""
         return self.normalized(as_complex(sums) * E.conj())
 
@@ -111,7 +114,7 @@ class Phasors:
 
     def __init__(self, modulation: Modulation, blocks: Blocks) -> None:
         self.modulation, self.blocks = modulation, blocks
-        self.A = modulation.columns.detach()  # (D_in, C)
+        self.A = modulation.columns(modulation.A.detach())  # (D_in, C)
         turn = torch.remainder(blocks.center @ self.A.double(), 2 * math.pi)
         self.turn = turn.to(self.A.dtype)  # (K, C)
         largest = float(blocks.local.abs().sum(1).amax()) * float(self.A.abs().amax())
@@ -172,16 +175,3 @@ def plain_writer(out: Tensor, blocks: Blocks) -> Writer:
         out.index_copy_(0, blocks.order[rows], sums)
 
     return write
-
-
-def empty_result(rows: int, columns: int, like: Tensor) -> Tensor:
-    """(rows, columns) complex, uninitialized, for the caller's result.
-
-    On the CPU the memory comes from NumPy, which asks Linux for huge pages as torch does not:
-    touching a fresh result for the first time is then several times faster.
-    """
-    if like.device.type != "cpu":
-        dtype = torch.complex128 if like.dtype == torch.float64 else torch.complex64
-        return torch.empty(rows, columns, dtype=dtype, device=like.device)
-    kind = np.complex128 if like.dtype == torch.float64 else np.complex64
-    return torch.from_numpy(np.empty((rows, columns), kind))

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from veckm.engines import device
 from veckm.engines.blocks import Blocks, Group, within
 from veckm.engines.lattice import Lattice, Nodes
-from veckm.engines.phasors import Reader, Writer
+from veckm.engines.phasors import Reader, Writer, plain_reader, plain_writer
 from veckm.engines.windows import no_subnormals
 from veckm.parallel import share, workers
 
@@ -35,9 +36,15 @@ class BlockSide:
     """
 
     def __init__(
-        self, blocks: Blocks, nodes: Nodes, index: Tensor, lattice: Lattice, keep: bool
+        self,
+        blocks: Blocks,
+        nodes: Nodes,
+        index: Tensor,
+        lattice: Lattice,
+        keep: bool,
+        label: Callable[[str], str | None],  # names of progress bars
     ) -> None:
-        self.blocks, self.lattice, self.keep = blocks, lattice, keep
+        self.blocks, self.lattice, self.keep, self.label = blocks, lattice, keep, label
         x, u = blocks.local * lattice.beta, nodes.local * lattice.beta
         one = torch.ones_like(x[:, :1])
         self.scaled = torch.cat([2 * x, -x.square().sum(1, keepdim=True), -one], 1)
@@ -62,25 +69,28 @@ class BlockSide:
                 self.kept[block] = window
         return window
 
-    def spread(
-        self, reader: Callable[[], Reader], tables: Tensor, label: str | None
-    ) -> Tensor:  # (threads, rows, C) -> (rows, C)
-        """c S^T v, each thread into a table of its own."""
+    def spread(self, reader: Callable[[], Reader], tables: Tensor) -> Tensor:
+        """c S^T v, each thread into a table of its own: (threads, rows, C) -> (rows, C)."""
 
         def make(worker: int) -> Callable[[Group], None]:
             read, table = reader(), tables[worker]
             return lambda group: self.add(group, self.windows(group), read(group[0]), table)
 
-        share(self.blocks.groups, make, len(tables), label)
+        share(self.blocks.groups, make, len(tables), self.label("spread"))
         for other in tables[1:]:
             tables[0] += other
         return tables[0].mul_(self.lattice.scale)
 
-    def gather(
+    def gather(self, table: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """S Q, (rows, C) -> (n, C); rows that are not `wanted`, (n,) bool, may be undefined."""
+        out = device.empty(len(self.blocks.order), table.shape[1], table)
+        self.write(table, lambda: plain_writer(out, self.blocks), wanted)
+        return out
+
+    def write(
         self,
         table: Tensor,  # (rows, C)
         writer: Callable[[], Writer],
-        label: str | None,
         wanted: Tensor | None = None,  # (n,) bool
     ) -> None:
         """S Q to the writers, group by group; all groups, or those with rows that are wanted."""
@@ -92,11 +102,9 @@ class BlockSide:
         def make(worker: int) -> Callable[[Group], None]:  # noqa: ARG001 - all do the same
             write = writer()
             held = table.new_empty(self.blocks.largest_group, table.shape[1])
-            return lambda group: write(
-                group[0], self.sums(group, self.windows(group), table, held)
-            )
+            return lambda group: write(group[0], self.sums(group, self.windows(group), table, held))
 
-        share(groups, make, workers(table.device, len(groups)), label)
+        share(groups, make, workers(table.device, len(groups)), self.label("gather"))
 
     def windows(self, group: Group) -> list[Window]:
         """S of the blocks of a group."""
@@ -119,12 +127,13 @@ class BlockSide:
             torch.mm(S.to(Q.dtype), Q, out=held[within(own, group[0])])
         return held[: group[0].stop - group[0].start]
 
-    def position_grad(self, read: Reader, table: Tensor, label: str | None) -> Tensor:
+    def position_grad(self, values: Tensor, table: Tensor) -> Tensor:
         """d/dx of <v, S Q> for every point: (n, D_in), in the caller's order.
 
         ds/dx = -2 beta^2 (x - u) s, so with T = S * (v Q^T) it is -2 beta^2 (x sum_u T - T u).
         """
         in_dim, order = self.blocks.local.shape[1], self.blocks.order
+        read = plain_reader(values, self.blocks)
         out = torch.empty_like(self.blocks.local)
 
         def work(group: Group) -> None:
@@ -138,5 +147,5 @@ class BlockSide:
                 out.index_copy_(0, order[own], self.lattice.beta * pulled)
 
         groups = self.blocks.groups
-        share(groups, lambda _: work, workers(table.device, len(groups)), label)
+        share(groups, lambda _: work, workers(table.device, len(groups)), self.label("gradient"))
         return out

@@ -61,7 +61,7 @@ class Tiles(Operator):
     def encode(self, modulation: Modulation, out: Tensor) -> None:
         points = Phasors(modulation, self.source)
         queries = points if self.geometry.same else Phasors(modulation, self.target)
-        like = modulation.A.new_empty(0, 2 * modulation.columns.shape[1])
+        like = modulation.A.new_empty(0, 2 * modulation.width)
         self._run(self._table(points.reader(), like), lambda: queries.writer(out))
 
     def _table(self, read: Reader, like: Tensor) -> Tensor:  # (N, C)

@@ -13,10 +13,10 @@ from veckm.components import Components, principal_components
 from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
-from veckm.planning import WindowName, make_window
 from veckm.inputs import SMALLEST_EPS
 from veckm.io.errors import FileError
 from veckm.io.source import Source
+from veckm.planning import WindowName, make_window
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Facts, Operation, Phase, gather
 from veckm.scan.region import Region, near

@@ -50,7 +50,12 @@ def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
         try:
             m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
         except GridTooLarge:  # so thin that a window this small holds nobody but the point itself
-            m = Moments(x.new_ones(len(x)), torch.zeros_like(x), x.new_zeros(len(x), 3, 3), Gaussian(1 / sigma))
+            m = Moments(
+                x.new_ones(len(x)),
+                torch.zeros_like(x),
+                x.new_zeros(len(x), 3, 3),
+                Gaussian(1 / sigma),
+            )
         covariance = eigen.packed(m.covariance)
         n = eigen.smallest(covariance)
         normal.append(n)

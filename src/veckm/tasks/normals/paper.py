@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from veckm import inputs
 from veckm.data.sampling import make_generator
 from veckm.encoder import VecKM
-from veckm.planning import EngineName
 from veckm.nn import ComplexLinear, ComplexReLU
 from veckm.nn.module import as_real
+from veckm.planning import EngineName
 
 
 class LocalEncoder(nn.Module, ABC):
