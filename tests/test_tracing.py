@@ -1,4 +1,4 @@
-"""Compilers, exporters and transforms: the encoder is right inside of them, or says that it is not."""
+"""Compilers, exporters and transforms: the encoder is right inside them or says that it is not."""
 
 from __future__ import annotations
 

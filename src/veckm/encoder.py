@@ -165,11 +165,12 @@ class VecKM(nn.Module):
         progress: bool | None = None,
     ) -> Tensor:
         """Encode every point, or every query, of one or more clouds."""
-        if torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting():
-            if not followed(self.engine, pos, batch, queries):
-                return self._outside_of_the_graph(
-                    pos, batch, queries=queries, query_batch=query_batch, weights=weights
-                )
+        compiling = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+        if compiling and not followed(self.engine, pos, batch, queries):
+            out: Tensor = self._outside_of_the_graph(
+                pos, batch, queries=queries, query_batch=query_batch, weights=weights
+            )
+            return out
         scales = self._scales(pos, batch, queries, query_batch)
         parts: list[Tensor] = [scales.points.pos] * len(self.beta)
         # The smallest window first: it sorts the points finest, and the others share that order.
@@ -178,7 +179,7 @@ class VecKM(nn.Module):
             parts[i] = self._plan(scales, i, progress).encode(A, norm=self.norm, weights=weights)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
-    @torch.compiler.disable(reason="only engine='dense' with few points fits into a graph")
+    @torch.compiler.disable(reason="only engine='dense' with few points fits into a graph")  # type: ignore[untyped-decorator]
     def _outside_of_the_graph(self, *args: Any, **options: Any) -> Tensor:
         return self.forward(*args, **options)
 

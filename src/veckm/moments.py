@@ -112,7 +112,8 @@ def local_moments(
         return _halves(x, beta, eps, levels, wanted)
     with torch.no_grad():
         raw = from_sums(operator.product(values, wanted), x)
-    return Moments(*(part.float() for part in raw), Gaussian(beta))
+    weight, mean, covariance = (part.float() for part in raw)
+    return Moments(weight, mean, covariance, Gaussian(beta))
 
 
 def _halves(x: Tensor, beta: float, eps: float, levels: int, wanted: Tensor | None) -> Moments:

@@ -169,7 +169,8 @@ class Plan:
         flat = self._weights(weights, True)
         sums = self._apply(polynomials(g.points.flat, flat))
         raw = from_sums(sums, g.queries.flat)
-        return Moments(*(part.view(*g.queries.lead, *part.shape[1:]) for part in raw), g.window)
+        weight, mean, covariance = (p.view(*g.queries.lead, *p.shape[1:]) for p in raw)
+        return Moments(weight, mean, covariance, g.window)
 
     def _weights(self, weights: Tensor | None, averaged: bool) -> Tensor | None:
         if weights is None:

@@ -115,14 +115,18 @@ class ByRows:
         found = [torch.zeros_like(t) for t in given]
         totals: list[list[Tensor]] = []  # of each worker, for what is not cut
 
+        own_places = list(zip(places, found, strict=True))
+
         def make(worker: int) -> Callable[[slice], None]:  # noqa: ARG001 - all do the same
-            own = [f if i < self.cut else torch.zeros_like(f) for i, f in zip(places, found)]
+            own = [f if i < self.cut else torch.zeros_like(f) for i, f in own_places]
             totals.append(own)
 
             def work(rows: slice) -> None:
                 with torch.enable_grad():
                     part = [None if t is None else t.detach() for t in self._part(tensors, rows)]
-                    leaves = [part[i].requires_grad_() for i in places]
+                    leaves = [t for i, t in enumerate(part) if i in places and t is not None]
+                    for leaf in leaves:
+                        leaf.requires_grad_()
                     parts = torch.autograd.grad(self.f(*part), leaves, grad[rows])
                 for i, total, g in zip(places, own, parts, strict=True):
                     (total[rows] if i < self.cut else total).add_(g)
@@ -131,7 +135,7 @@ class ByRows:
 
         _share_rows(len(grad), make, grad.device)
         for own in totals:
-            for i, f, total in zip(places, found, own, strict=True):
+            for (i, f), total in zip(own_places, own, strict=True):
                 if i >= self.cut:
                     f += total
         return found

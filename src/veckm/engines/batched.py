@@ -219,10 +219,10 @@ class CellSide:
 
     def _values(self, group: _Group, values: Tensor) -> Tensor:  # (K, P, C)
         at = group.row.clamp(max=self.points - 1)  # padding has weight zero
-        return values.index_select(0, at.flatten()).unflatten(0, at.shape)
+        return values.index_select(0, at.flatten()).view(*at.shape, -1)
 
     def _table(self, group: _Group, table: Tensor) -> Tensor:  # (K, T, C)
-        return table.index_select(0, group.node.flatten()).unflatten(0, group.node.shape)
+        return table.index_select(0, group.node.flatten()).view(*group.node.shape, -1)
 
     def _slabs(self, columns: int) -> Iterator[_Group]:
         """The groups, in parts whose products fit in memory."""

@@ -1,8 +1,8 @@
 """Blocks: nearby points together, so that sparse sums become small dense matrix products.
 
-Points are sorted along a Morton curve (`curve`). Which cells become blocks is decided by price: a cell is taken whole when that
-is cheaper than its children together, so that dense places get small tight blocks, thin places
-large ones, and nobody has to choose a cell size.
+Points are sorted along a Morton curve (`curve`). Which cells become blocks is decided by price: a
+cell is taken whole when that is cheaper than its children together, so that dense places get small
+tight blocks, thin places large ones, and nobody has to choose a cell size.
 """
 
 from __future__ import annotations
@@ -106,9 +106,8 @@ def octree(curve: Curve, cell: float, price: Price) -> Blocks:
 def runs_of_rows(points: Points, rows: int) -> Blocks:
     """The points as they come, in runs of at most so many rows of one cloud."""
     pos, counts = points.flat.detach(), points.counts
-    count = [min(rows, n - i) for n in counts for i in range(0, n, rows)]
-    cloud = [k for k, n in enumerate(counts) for _ in range(0, n, rows)]
-    count, cloud = (torch.tensor(c, dtype=torch.int64, device=pos.device) for c in (count, cloud))
+    runs = [(k, min(rows, n - i)) for k, n in enumerate(counts) for i in range(0, n, rows)]
+    cloud, count = torch.tensor(runs, dtype=torch.int64, device=pos.device).view(-1, 2).unbind(1)
     low, high = _reduce(pos, count, "min"), _reduce(pos, count, "max")
     order = torch.arange(len(pos), device=pos.device)
     return Blocks(order, pos, torch.zeros_like(low).double(), low, high, count, cloud, 0.0)

@@ -37,7 +37,7 @@ class Curve:
         return cls(key, order, pos[order], cloud[order], cell, levels)
 
     def coarsened(self, cell: float) -> tuple[Tensor, int]:
-        """Keys and levels for the largest cells, doubled from the finest, of side at most `cell`."""
+        """Keys and levels for cells doubled from the finest, of side at most `cell`."""
         skip = min(max(0, math.floor(math.log2(cell / self.cell) + 1e-9)), self.levels - 1)
         return self.key >> (skip * self.pos.shape[1]), self.levels - skip
 

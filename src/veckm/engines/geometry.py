@@ -36,7 +36,7 @@ class Points:
 
     @property
     def flat(self) -> Tensor:
-        """(N, D_in): all clouds one behind the other. Not kept: a view made without grad has none."""
+        """(N, D_in): all clouds one after the other. Not kept: made without grad it has none."""
         return self.pos.reshape(-1, self.in_dim)
 
     def __len__(self) -> int:

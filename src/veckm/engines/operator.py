@@ -47,12 +47,10 @@ class Operator(ABC):
 
     def gradients(self, grad: Tensor, wanted: Sequence[bool], values: Tensor) -> list[Tensor]:
         """Of <grad, K v> to points, queries and values, as far as they are wanted."""
-        ways = (
-            lambda: self.T.query_grad(values, grad),
-            lambda: self.query_grad(grad, values),
-            lambda: self.T.product(grad),
-        )
-        return [way() for way, want in zip(ways, wanted, strict=True) if want]
+        points, queries, inputs = wanted
+        found = [self.T.query_grad(values, grad)] if points else []
+        found += [self.query_grad(grad, values)] if queries else []
+        return found + ([self.T.product(grad)] if inputs else [])
 
     def apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
         """K v, differentiable in values, points and queries."""
@@ -107,11 +105,8 @@ class Factored(Operator, Generic[SideT]):
         if self.geometry.same:
             return self
         other = copy(self)
-        other.geometry, other.source, other.target = (
-            self.geometry.swapped,
-            self.target,
-            self.source,
-        )
+        other.geometry = self.geometry.swapped
+        other.source, other.target = self.target, self.source
         return other
 
     def product(self, values: Tensor) -> Tensor:
@@ -171,7 +166,7 @@ class Engine(ABC):
 
 
 class _Product:
-    """K v as a call of autograd's: of positions, which the operator has planned with, and values."""
+    """K v as a function of the positions, which the operator was planned with, and the values."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator

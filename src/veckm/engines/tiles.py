@@ -137,7 +137,7 @@ class Scratch:
         n, m = len(y), len(x)
         if self.held.shape[1] < n * m:
             self.held = self.held.new_empty(2, n * m)
-        out, step = self.held[:, : n * m].view(2, n, m)
+        out, step = self.held[:, : n * m].view(2, n, m).unbind()
         out.zero_()
         for b, a in zip(x.t().contiguous(), y.t(), strict=True):
             torch.sub(a[:, None], b, out=step)
