@@ -1,4 +1,4 @@
-"""The plots: one style, colours that the colour-blind tell apart (Okabe and Ito), units on axes."""
+"""The plots: one style, colors that the color-blind tell apart (Okabe and Ito), units on axes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def draw_all(
 
 
 def speed(results: Results) -> Figure | None:
-    """Time against the number of points, a line an engine."""
+    """Time against the number of points, one line per engine."""
     rows = [r for r in results.of("matrix") if (r.cloud, r.beta) == ("statue", 10.0)]
     rows = rows or results.of("scaling")
     if not rows:
@@ -79,7 +79,7 @@ def _name_line(axes: Axes, method: str, x: Sequence[float], y: Sequence[float]) 
 
 
 def accuracy(results: Results) -> Figure | None:
-    """Error against time: the grid and the neighbours at several eps, random at several p."""
+    """Error against time: the grid and the neighbors at several eps, random at several p."""
     rows = [r for r in results.of("accuracy") if r.seconds and r.mean_error]
     if not rows:
         return None
@@ -132,7 +132,7 @@ def memory(results: Results) -> Figure | None:
 
 
 def batches(results: Results) -> Figure | None:
-    """Times of a batch, a bar an engine."""
+    """Times of a batch, one bar per engine."""
     rows = [r for r in results.of("batches") if r.seconds]
     if not rows:
         return None

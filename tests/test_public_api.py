@@ -53,7 +53,7 @@ SIGNATURES = {
     "moments": "pos * beta radius window batch queries query_batch weights engine eps progress "
     "validate",
     "Moments": "weight mean covariance window",
-    "Plan": "geometry engine columns validate",
+    "Plan": "scales geometry engine columns",
     "Plan.encode": "self A * norm weights out",
     "Plan.sum": "self values",
     "Plan.moments": "self * weights",

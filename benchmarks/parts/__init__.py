@@ -1,1 +1,1 @@
-"""One part of the encoder's benchmark a file: what it measures, its table, its claims."""
+"""One part of the encoder's benchmark per file: what it measures, its table, its claims."""

@@ -1,4 +1,4 @@
-"""What accuracy costs: the grid and the neighbours at several eps, random at several p."""
+"""What accuracy costs: the grid and the neighbors at several eps, random at several p."""
 
 from __future__ import annotations
 

@@ -167,21 +167,26 @@ class VecKM(nn.Module):
         """Encode every point, or every query, of one or more clouds."""
         compiling = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
         if compiling and not followed(self.engine, pos, batch, queries):
-            out: Tensor = self._outside_of_the_graph(
-                pos, batch, queries=queries, query_batch=query_batch, weights=weights
-            )
-            return out
+            # Here, and not as a decorator: that would load the compiler with every import. Where
+            # fullgraph=True forbids it, the error of torch shows this line with its comment.
+            eager: Any = torch.compiler.disable(self.forward)  # only dense of few points compiles
+            options = {"queries": queries, "query_batch": query_batch, "weights": weights}
+            found: Tensor = eager(pos, batch, **options)
+            return found
         scales = self._scales(pos, batch, queries, query_batch)
-        parts: list[Tensor] = [scales.points.pos] * len(self.beta)
         # The smallest window first: it sorts the points finest, and the others share that order.
-        for i in sorted(range(len(self.beta)), key=lambda i: -self.beta[i]):
-            A = _of_scale(self.A, i)
-            parts[i] = self._plan(scales, i, progress).encode(A, norm=self.norm, weights=weights)
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-
-    @torch.compiler.disable(reason="only engine='dense' with few points fits into a graph")  # type: ignore[untyped-decorator]
-    def _outside_of_the_graph(self, *args: Any, **options: Any) -> Tensor:
-        return self.forward(*args, **options)
+        order = sorted(range(len(self.beta)), key=lambda i: -self.beta[i])
+        out = None
+        if len(order) > 1 and not scales.differentiates(self.A, weights):
+            out = scales.empty(self.out_dim)
+        parts = dict.fromkeys(range(len(order)), self.A)
+        for i in order:
+            plan, A = self._plan(scales, i, progress), _of_scale(self.A, i)
+            part = None if out is None else out[..., i * self.dim : (i + 1) * self.dim]
+            parts[i] = plan.encode(A, norm=self.norm, weights=weights, out=part)
+        if out is not None:
+            return out
+        return parts[0] if len(parts) == 1 else torch.cat(list(parts.values()), dim=-1)
 
     def plans(
         self,

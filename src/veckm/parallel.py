@@ -57,10 +57,11 @@ def share(
     """
     with bar(len(items), label) as advance:
         if count == 1:
-            work = make(0)
-            for item in items:
-                work(item)
-                advance()
+            with one_thread():
+                work = make(0)
+                for item in items:
+                    work(item)
+                    advance()
             return
         stop = threading.Event()
         inference = torch.is_inference_mode_enabled()  # modes belong to a thread: hand it over

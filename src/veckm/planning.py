@@ -60,9 +60,10 @@ class Plan:
     """
 
     def __init__(
-        self, geometry: Geometry, engine: EngineName, columns: int, validate: bool
+        self, scales: Scales, geometry: Geometry, engine: EngineName, columns: int
     ) -> None:
-        self._geometry, self._columns, self._validate = geometry, columns, validate
+        self._scales, self._geometry, self._columns = scales, geometry, columns
+        self._validate = scales.validate
         self._operator: Operator | None = None
         if traced(geometry.points.pos, geometry.queries.pos):
             chosen, self.cost, self._operator = _traceable(engine, geometry)
@@ -98,7 +99,8 @@ class Plan:
             A: frequencies, (D_in, D); gradients reach them where they ask for it.
             norm: ``"unit"``, ``"mean"`` or None.
             weights: a number per point.
-            out: (M, D) complex, where the result is written if no gradient is asked for.
+            out: where to write the result, of its shape and dtype; as with torch's own ``out=``,
+                not where a gradient is asked for.
 
         Shapes:
             returns: complex, (N, D), (M, D), (B, N, D) or (B, M, D).
@@ -114,19 +116,23 @@ class Plan:
         if self._validate:
             inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
         shape = (*g.queries.lead, A.shape[1])
-        if self._operator is None:
-            empty = torch.zeros(shape, dtype=A.dtype.to_complex(), device=A.device)
-            return empty if out is None else out.zero_().view(shape)
         modulation = Modulation(A, flat, norm)
-        with full_precision(g.device):
-            if self._differentiates(A, flat):
+        graph = self._scales.differentiates(A, flat)
+        if out is not None and (graph or out.shape != shape or out.dtype != A.dtype.to_complex()):
+            raise ValueError(
+                f"out must be {A.dtype.to_complex()} of shape {shape}, got {out.dtype} "
+                f"{tuple(out.shape)}; where gradients are asked for there can be none"
+            )
+        if graph and self._operator is not None:
+            with full_precision(g.device):
                 return self._operator.encodings(modulation).view(shape)
-            with torch.no_grad():
-                modulation = replace(modulation, A=A.detach())
-                kind = A.dtype.to_complex()
-                made = device.empty(len(g.queries), A.shape[1], A, kind) if out is None else out
-                self._operator.encode(modulation, made)
-        return made.view(shape)
+        out = self._scales.empty(A.shape[1]) if out is None else out
+        if self._operator is None:
+            return out.zero_()
+        with full_precision(g.device), torch.no_grad():
+            modulation = replace(modulation, A=A.detach())
+            self._operator.encode(modulation, out.view(-1, A.shape[1]))
+        return out
 
     def sum(self, values: Tensor) -> Tensor:
         """S(q) = sum_j w(x_j - q) v_j: linear-time, differentiable kernel smoothing.
@@ -181,20 +187,10 @@ class Plan:
         if self._operator is None:
             return values.new_zeros(len(self._geometry.queries), values.shape[1])
         with full_precision(self._geometry.device):
-            if self._differentiates(values):
+            if self._scales.differentiates(values):
                 return self._operator.apply(values)
             with torch.no_grad():
                 return self._operator.product(values)
-
-    def _differentiates(self, *others: Tensor | None) -> bool:
-        """Whether anything asks for derivatives, forward mode included."""
-        tensors = (self._geometry.points.pos, self._geometry.queries.pos, *others)
-        given = [t for t in tensors if t is not None]
-        if traced(*given):
-            return True
-        if any(unpack_dual(t).tangent is not None for t in given):
-            return True
-        return torch.is_grad_enabled() and any(t.requires_grad for t in given)
 
 
 @dataclass(frozen=True)
@@ -229,6 +225,21 @@ class Scales:
             raise ValueError("query_batch is given but queries is not: give both, or use batch")
         return cls(*inputs.centered(points, asked), validate)
 
+    def differentiates(self, *others: Tensor | None) -> bool:
+        """Whether anything asks for derivatives, forward mode included."""
+        given = [t for t in (self.points.pos, self.queries.pos, *others) if t is not None]
+        if traced(*given) or any(unpack_dual(t).tangent is not None for t in given):
+            return True
+        return torch.is_grad_enabled() and any(t.requires_grad for t in given)
+
+    def empty(self, columns: int) -> Tensor:
+        """Memory for encodings of all queries, complex, of the caller's shape."""
+        lead = self.queries.lead
+        pos = self.points.pos
+        return device.empty(math.prod(lead), columns, pos, pos.dtype.to_complex()).view(
+            *lead, columns
+        )
+
     def plan(
         self,
         window: Window,
@@ -248,7 +259,7 @@ class Scales:
                     f"{self.points.in_dim}: draw B with shape ({self.points.in_dim}, p)"
                 )
         geometry = Geometry(self.points, self.queries, window, eps, B, progress)
-        return Plan(geometry, engine, columns, self.validate)
+        return Plan(self, geometry, engine, columns)
 
 
 def plan(
