@@ -44,8 +44,10 @@ def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool
         )
     if not values:
         return
-    check_finite(pos, name)
-    if pos.numel() and float(pos.detach().abs().amax()) > _LARGEST_COORDINATE:
+    largest = float(pos.detach().abs().amax()) if pos.numel() else 0.0  # NaN where there is one
+    if not math.isfinite(largest):
+        check_finite(pos, name)
+    if largest > _LARGEST_COORDINATE:
         raise ValueError(
             f"{name} has coordinates beyond {_LARGEST_COORDINATE:g}; change units or drop outliers"
         )
@@ -180,7 +182,7 @@ def centered(points: Points, queries: Points) -> tuple[Points, Points]:
     x = points.pos.detach()
     if points.batch is None:
         low, high = torch.aminmax(x, dim=-2, keepdim=True)
-        origin = low + (high - low) / 2
+        origin = torch.lerp(low, high, 0.5)
         moved = Points(points.pos - origin)
         return moved, moved if queries is points else Points(queries.pos - origin)
     clouds = max(len(points.counts), len(queries.counts))
@@ -199,8 +201,8 @@ def check_phases(pos: Tensor, A: Tensor, reach: float) -> None:
     """The phases that matter must still be numbers that mean something."""
     if not len(pos):
         return
-    frequency = float(A.detach().abs().sum(0).amax())
-    extent = float(pos.detach().abs().amax())
+    largest = torch.stack([A.detach().abs().sum(0).amax(), pos.detach().abs().amax()])
+    frequency, extent = largest.tolist()
     if frequency * reach > 1e6:
         raise ValueError(
             f"alpha is too large for the window: phases reach {frequency * reach:.1e} rad within "

@@ -123,8 +123,8 @@ class Plan:
                 f"out must be {A.dtype.to_complex()} of shape {shape}, got {out.dtype} "
                 f"{tuple(out.shape)}; where gradients are asked for there can be none"
             )
-        if graph and self._operator is not None:
-            with full_precision(g.device):
+        if self._operator is not None and (graph or (out is None and device.launches(g.device))):
+            with full_precision(g.device), torch.set_grad_enabled(graph):
                 return self._operator.encodings(modulation).view(shape)
         out = self._scales.empty(A.shape[1]) if out is None else out
         if self._operator is None:

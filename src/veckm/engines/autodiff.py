@@ -97,62 +97,56 @@ class ByRows:
         self.f, self.cut = f, cut
 
     def value(self, *tensors: Tensor | None) -> Tensor:
-        one = self.f(*self._part(tensors, slice(0, 1)))
-        count = self._count(tensors)
-        out = device.empty(count, one.shape[1], one)
+        first, *others = _runs(tensors[0])
+        some = self.f(*self._part(tensors, first))
+        if not others:
+            return some
+        out = device.empty(others[-1].stop, some.shape[1], some)
+        out[first] = some
 
         def work(rows: slice) -> None:
             out[rows] = self.f(*self._part(tensors, rows))
 
-        _share_rows(count, lambda _: work, out.device)
+        share(others, lambda _: work, workers(out.device, len(others)))
         return out
 
     def gradients(
         self, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor | None
     ) -> list[Tensor]:
-        places = [i for i, want in enumerate(wanted) if want]
-        given = [t for i, t in enumerate(tensors) if i in places and t is not None]
-        found = [torch.zeros_like(t) for t in given]
-        totals: list[list[Tensor]] = []  # of each worker, for what is not cut
+        leaves = {i: t for i, t in enumerate(tensors) if wanted[i] and t is not None}
+        found = {i: torch.zeros_like(t) for i, t in leaves.items()}
+        totals: dict[int, dict[int, Tensor]] = {}  # of each worker, for what is not cut
 
-        own_places = list(zip(places, found, strict=True))
-
-        def make(worker: int) -> Callable[[slice], None]:  # noqa: ARG001 - all do the same
-            own = [f if i < self.cut else torch.zeros_like(f) for i, f in own_places]
-            totals.append(own)
+        def make(worker: int) -> Callable[[slice], None]:
+            whole = {i: torch.zeros_like(t) for i, t in leaves.items() if i >= self.cut}
+            totals[worker] = whole
 
             def work(rows: slice) -> None:
+                part = [None if t is None else t.detach() for t in self._part(tensors, rows)]
+                asked = [
+                    t.requires_grad_() for i, t in enumerate(part) if i in leaves and t is not None
+                ]
                 with torch.enable_grad():
-                    part = [None if t is None else t.detach() for t in self._part(tensors, rows)]
-                    leaves = [t for i, t in enumerate(part) if i in places and t is not None]
-                    for leaf in leaves:
-                        leaf.requires_grad_()
-                    parts = torch.autograd.grad(self.f(*part), leaves, grad[rows])
-                for i, total, g in zip(places, own, parts, strict=True):
-                    (total[rows] if i < self.cut else total).add_(g)
+                    parts = torch.autograd.grad(self.f(*part), asked, grad[rows])
+                for i, g in zip(leaves, parts, strict=True):
+                    (whole[i] if i in whole else found[i][rows]).add_(g)
 
             return work
 
-        _share_rows(len(grad), make, grad.device)
-        for own in totals:
-            for (i, f), total in zip(own_places, own, strict=True):
-                if i >= self.cut:
-                    f += total
-        return found
+        runs = _runs(grad)
+        share(runs, make, workers(grad.device, len(runs)))
+        for worker in sorted(totals):
+            for i, total in totals[worker].items():
+                found[i] += total
+        return list(found.values())
 
     def _part(self, tensors: Sequence[Tensor | None], rows: slice) -> list[Tensor | None]:
-        cut = [None if t is None else t[rows] for t in tensors[: self.cut]]
-        return [*cut, *tensors[self.cut :]]
-
-    @staticmethod
-    def _count(tensors: Sequence[Tensor | None]) -> int:
-        assert tensors[0] is not None
-        return len(tensors[0])
+        return [t if t is None or i >= self.cut else t[rows] for i, t in enumerate(tensors)]
 
 
-def _share_rows(
-    count: int, make: Callable[[int], Callable[[slice], None]], where: torch.device
-) -> None:
-    step = max(1, count) if device.launches(where) else _ROWS
-    parts = [slice(i, min(i + step, count)) for i in range(0, count, step)]
-    share(parts, make, workers(where, len(parts)))
+def _runs(rows: Tensor | None) -> list[slice]:
+    """Rows that are worked on at once; on other devices than a CPU, all."""
+    assert rows is not None
+    count = len(rows)
+    step = max(1, count) if device.launches(rows.device) else _ROWS
+    return [slice(i, min(i + step, count)) for i in range(0, max(1, count), step)]

@@ -11,16 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from veckm.engines.curve import Curve, compact, interleave
 from veckm.parallel import one_thread
-
-if TYPE_CHECKING:
-    from veckm.engines.geometry import Points
 
 Members = list[tuple[int, slice]]  # blocks, each with its sorted rows
 Group = tuple[slice, Members]  # a run of sorted rows and the blocks in it
@@ -101,16 +97,6 @@ def octree(curve: Curve, cell: float, price: Price) -> Blocks:
     center = center.to(x.dtype).double()
     seconds = float(tree[-1].best.sum()) if tree else 0.0
     return Blocks(curve.order, local, center, low, high, count, curve.cloud[start], seconds)
-
-
-def runs_of_rows(points: Points, rows: int) -> Blocks:
-    """The points as they come, in runs of at most so many rows of one cloud."""
-    pos, counts = points.flat.detach(), points.counts
-    runs = [(k, min(rows, n - i)) for k, n in enumerate(counts) for i in range(0, n, rows)]
-    cloud, count = torch.tensor(runs, dtype=torch.int64, device=pos.device).view(-1, 2).unbind(1)
-    low, high = _reduce(pos, count, "min"), _reduce(pos, count, "max")
-    order = torch.arange(len(pos), device=pos.device)
-    return Blocks(order, pos, torch.zeros_like(low).double(), low, high, count, cloud, 0.0)
 
 
 @one_thread()

@@ -55,7 +55,7 @@ GPU = CostModel(
     distance=3e-11,
     row_byte=1 / 4.0e11,
     block=2e-8,
-    call=2e-3,
+    call=6e-3,
     point=2e-9,
     query=1e-9,
 )

@@ -8,17 +8,21 @@ exported and mapped; on a CPU without gradients the same in tiles that stay in t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
-from veckm.engines.blocks import Group, runs_of_rows
+from veckm.engines import device
+from veckm.engines.autodiff import ByRows
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation
-from veckm.engines.tiles import Near, Tiles
 from veckm.engines.tracing import traced
+from veckm.engines.windows import Scratch
+from veckm.parallel import share, workers
 
 #: Pairs held at once: in a tile, which stays in the cache, and in a stack.
 _TILE_PAIRS, _STACK_PAIRS = 1 << 18, 1 << 26
@@ -92,42 +96,35 @@ class DenseOperator(Operator):
         return m.encodings(self.product(m.values(E, m.weights)), at)
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
-        if self.geometry.device.type == "cpu":
-            _AllPairs(self.geometry).encode(modulation, out)
-        else:
-            super().encode(modulation, out)
+        g, m = self.geometry, modulation
+        if device.launches(g.device):
+            out.copy_(self.encodings(m))
+            return
+        x, q = g.points.flat.detach(), g.queries.flat.detach()
+        values = ByRows(m.modulated, 2).value(x, m.weights, m.A)
+
+        def make(worker: int) -> Callable[[tuple[slice, slice]], None]:  # noqa: ARG001
+            scratch = Scratch(x)
+
+            def work(task: tuple[slice, slice]) -> None:
+                rows, cloud = task
+                W = g.window(scratch.squared(q[rows], x[cloud]), inplace=True)
+                out[rows] = m.demodulated(W @ values[cloud], q[rows], m.A)
+
+            return work
+
+        tasks = list(_tiles(g.queries.counts, g.points.counts))
+        share(tasks, make, workers(g.device, 4 * len(tasks)), g.label("sum"))
 
 
-class _AllPairs(Tiles):
-    """Every query of a cloud with every point of it."""
-
-    def __init__(self, geometry: Geometry) -> None:
-        most = max(geometry.points.counts, default=1)
-        rows = max(_LEAST_ROWS, _TILE_PAIRS // max(1, most))
-        target = runs_of_rows(geometry.queries, rows)
-        source = target if geometry.same else runs_of_rows(geometry.points, 1 << 16)
-        super().__init__(geometry, source, target)
-        first, self.of_cloud = 0, []
-        for n in geometry.points.counts + [0] * (len(geometry.queries.counts)):
-            self.of_cloud.append(slice(first, first + n))
-            first += n
-
-    @property
-    def T(self) -> Operator:
-        return _AllPairs(self.geometry.swapped)
-
-    def tasks(self) -> list[list[Group]]:
-        return [[group] for group in self.target.groups]
-
-    def near(self, task: list[Group]) -> list[list[Near]]:
-        cloud = self.target.cloud
-        return [[self.of_cloud[int(cloud[block])] for block, _ in members] for _, members in task]
-
-    def local(self, block: int, near: Near) -> Tensor:  # noqa: ARG002 - all about the cloud's origin
-        return self.geometry.points.flat.detach()[near]
-
-    def weigh(self, squared: Tensor) -> Tensor:
-        return self.geometry.window(squared, inplace=True)
+def _tiles(queries: list[int], points: list[int]) -> Iterator[tuple[slice, slice]]:
+    """Runs of queries, each with all points of their cloud."""
+    i = j = 0
+    for m, n in zip_longest(queries, points, fillvalue=0):
+        step = max(_LEAST_ROWS, _TILE_PAIRS // max(1, n))
+        for k in range(0, m, step):
+            yield slice(i + k, i + min(k + step, m)), slice(j, j + n)
+        i, j = i + m, j + n
 
 
 def _padded(values: Tensor, counts: list[int], clouds: int) -> list[Tensor]:

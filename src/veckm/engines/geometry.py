@@ -7,6 +7,7 @@ several scales share it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -40,7 +41,7 @@ class Points:
         return self.pos.reshape(-1, self.in_dim)
 
     def __len__(self) -> int:
-        return self.pos[..., 0].numel()
+        return math.prod(self.pos.shape[:-1])
 
     @cached_property
     def cloud(self) -> Tensor:

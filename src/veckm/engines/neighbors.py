@@ -8,19 +8,28 @@ the cloud, which a GPU does not like.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from veckm.engines.blocks import Blocks, Group, octree
+from veckm.engines import device
+from veckm.engines.blocks import Blocks, Group, octree, within
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
+from veckm.engines.phasors import (
+    Modulation,
+    Phasors,
+    Reader,
+    Writer,
+    plain_reader,
+    plain_writer,
+)
 from veckm.engines.search import Search
-from veckm.engines.tiles import Near, Tiles
-from veckm.engines.windows import Gaussian
-from veckm.parallel import one_thread
+from veckm.engines.windows import Gaussian, Scratch
+from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
@@ -78,58 +87,127 @@ def _crowding(geometry: Geometry) -> tuple[float, float]:
     return min(near[0], max(geometry.points.counts, default=1)), members[-1]
 
 
-class NeighborsOperator(Tiles):
-    """Queries in blocks, points in blocks, and the search that joins them."""
+class NeighborsOperator(Operator):
+    """K in tiles: a block of queries, the points near it, one dense product.
+
+    S_block = W v_near,   W[q, j] = window(|x_j - q|)
+    """
 
     @one_thread()
     def __init__(self, geometry: Geometry) -> None:
+        super().__init__(geometry)
         self.reach = geometry.window.reach(geometry.eps, geometry.in_dim)
-        source = _blocks(geometry.points, self.reach)
-        target = source if geometry.same else _blocks(geometry.queries, self.reach)
-        super().__init__(geometry, source, target)
-        self.search = Search(source, target, self.reach)
-        self._kept: dict[int, list[list[Near]]] = {}
+        self.source = _blocks(geometry.points, self.reach)
+        self.target = self.source if geometry.same else _blocks(geometry.queries, self.reach)
+        self.search = Search(self.source, self.target, self.reach)
+        groups = self.target.groups
+        self._tasks = [groups[i : i + _LOOKUP] for i in range(0, len(groups), _LOOKUP)]
+        self._kept: dict[int, list[list[Tensor]]] = {}
         self._room = _KEPT * len(geometry.queries)
 
     @cached_property
     def T(self) -> Operator:
         return self if self.geometry.same else NeighborsOperator(self.geometry.swapped)
 
-    @cached_property
-    def _tasks(self) -> list[list[Group]]:
-        groups = self.target.groups
-        return [groups[i : i + _LOOKUP] for i in range(0, len(groups), _LOOKUP)]
+    def product(self, values: Tensor) -> Tensor:
+        out = device.empty(len(self.geometry.queries), values.shape[1], values)
+        table = self._table(plain_reader(values, self.source), values)
+        self._run(table, lambda: plain_writer(out, self.target))
+        return out
 
-    def tasks(self) -> list[list[Group]]:
-        return self._tasks
+    def encode(self, modulation: Modulation, out: Tensor) -> None:
+        points = Phasors(modulation, self.source)
+        queries = points if self.geometry.same else Phasors(modulation, self.target)
+        like = modulation.A.new_empty(0, 2 * modulation.width)
+        self._run(self._table(points.reader(), like), lambda: queries.writer(out))
 
-    def near(self, task: list[Group]) -> list[list[Near]]:
+    def _table(self, read: Reader, like: Tensor) -> Tensor:  # (N, C)
+        """The values of all points, sorted."""
+        table = device.empty(len(self.geometry.points), like.shape[1], like)
+        for rows, _ in self.source.groups:
+            table[rows] = read(rows)
+        return table
+
+    def _run(self, table: Tensor, writer: Callable[[], Writer]) -> None:
+        """W v of every tile, group by group to a writer of each thread."""
+        target = self.target
+
+        def make(worker: int) -> Callable[[list[Group]], None]:  # noqa: ARG001 - all do the same
+            write, scratch = writer(), Scratch(target.local)
+            sums = table.new_empty(target.largest_group, table.shape[1])
+
+            def work(task: list[Group]) -> None:
+                for (rows, members), found in zip(task, self._near(task), strict=True):
+                    for (block, own), near in zip(members, found, strict=True):
+                        W, _ = self._tile(block, own, near, scratch)
+                        Q = table.index_select(0, near)
+                        torch.mm(W.to(Q.dtype), Q, out=sums[within(own, rows)])
+                    write(rows, sums[: rows.stop - rows.start])
+
+            return work
+
+        self._share(make)
+
+    def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
+        """dW/dq = -r (q - x) W, so with T = W * (u v^T) it is -r (q sum_j T - T x)."""
+        out = torch.zeros_like(self.target.local)
+        rate = self.geometry.window.rate
+        if not rate:
+            return out
+        table = self._table(plain_reader(values, self.source), values)
+        read = plain_reader(cotangent, self.target)
+
+        def make(worker: int) -> Callable[[list[Group]], None]:  # noqa: ARG001 - all do the same
+            scratch = Scratch(self.target.local)
+
+            def work(task: list[Group]) -> None:
+                for (rows, members), found in zip(task, self._near(task), strict=True):
+                    u = read(rows)
+                    for (block, own), near in zip(members, found, strict=True):
+                        W, x = self._tile(block, own, near, scratch)
+                        T = u[within(own, rows)] @ table.index_select(0, near).t()
+                        T = T.to(out.dtype) * W
+                        q = self.target.local[own]
+                        pulled = rate * (T @ x - q * T.sum(1, keepdim=True))
+                        out.index_copy_(0, self.target.order[own], pulled)
+
+            return work
+
+        self._share(make)
+        return out
+
+    def _share(self, make: Callable[[int], Callable[[list[Group]], None]]) -> None:
+        count = workers(self.geometry.device, 4 * len(self._tasks))
+        share(self._tasks, make, count, self.geometry.label("sum"))
+
+    def _near(self, task: list[Group]) -> list[list[Tensor]]:
+        """For each group of a task and each of its blocks, the sorted rows of points in reach."""
         first, last = task[0][1][0][0], task[-1][1][-1][0] + 1
         if first in self._kept:
             return self._kept[first]
         found = self.search.near(first, last)
         blocks = iter(found)
-        out: list[list[Near]] = [[next(blocks) for _ in members] for _, members in task]
+        out = [[next(blocks) for _ in members] for _, members in task]
         size = sum(len(rows) for rows in found)
         if size <= self._room:
             self._room -= size
             self._kept[first] = out
         return out
 
-    def local(self, block: int, near: Near) -> Tensor:
-        x = self.search.points[near] - self.target.center[block]
-        return x.to(self.target.local.dtype)
+    def _tile(
+        self, block: int, own: slice, near: Tensor, scratch: Scratch
+    ) -> tuple[Tensor, Tensor]:  # (n, m), (m, D_in)
+        """W, valid until the next tile, and the points about the center of the block.
 
-    def weigh(self, squared: Tensor) -> Tensor:
-        """The window, zero beyond its reach: also where the block of the query sees farther.
-
-        So the result does not depend on the blocks, and a part of a cloud has that of the whole.
+        Zero beyond the reach also where the block of the query sees farther: the result does not
+        depend on the blocks, and a part of a cloud has that of the whole.
         """
-        window = self.geometry.window
+        x = (self.search.points[near] - self.target.center[block]).to(self.target.local.dtype)
+        squared, window = scratch.squared(self.target.local[own], x), self.geometry.window
         if not isinstance(window, Gaussian) or self.geometry.in_dim == 1:
-            return window(squared, inplace=True)  # on a line the cut share is needed to meet eps
+            return window(squared, inplace=True), x  # on a line eps needs what would be cut
         least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
-        return threshold(squared.mul_(-0.5 * window.beta**2).exp_(), least, 0.0, inplace=True)
+        return threshold(squared.mul_(-0.5 * window.beta**2).exp_(), least, 0.0, inplace=True), x
 
 
 def _blocks(points: Points, reach: float) -> Blocks:

@@ -59,10 +59,8 @@ class Operator(ABC):
     def encodings(self, modulation: Modulation) -> Tensor:  # (M, D) complex
         """G = [K (w E)] ./ E(q), differentiable in points, queries, weights and A."""
         m, (points, queries) = modulation, self._positions
-        modulate = ByRows(lambda x, w, A: m.values(m.carrier(x, A), w), 2)
-        demodulate = ByRows(lambda sums, q, A: m.encodings(sums, m.carrier(q, A)), 2)
-        values = differentiable(modulate, points, m.weights, m.A)
-        return differentiable(demodulate, self.apply(values), queries, m.A)
+        values = differentiable(ByRows(m.modulated, 2), points, m.weights, m.A)
+        return differentiable(ByRows(m.demodulated, 2), self.apply(values), queries, m.A)
 
     @property
     def _positions(self) -> tuple[Tensor, Tensor]:

@@ -64,6 +64,14 @@ class Modulation:
         """Demodulate by E of the queries, and normalize."""
         return self.normalized(as_complex(sums) * E.conj())
 
+    def modulated(self, x: Tensor, weights: Tensor | None, A: Tensor) -> Tensor:
+        """w E(x), (n, 2C)."""
+        return self.values(self.carrier(x, A), weights)
+
+    def demodulated(self, sums: Tensor, q: Tensor, A: Tensor) -> Tensor:
+        """The encodings of sums (n, 2C) at queries q."""
+        return self.encodings(sums, self.carrier(q, A))
+
     def normalized(self, sums: Tensor) -> Tensor:  # (..., C) complex -> (..., D) complex
         """Normalize sums. |E| = 1, so this may come before or after dividing by E(q).
 

@@ -64,7 +64,7 @@ class BlockSide:
             used = (S.amax(0) >= self.cut).nonzero()[:, 0]
             if len(used) < 0.9 * len(u):
                 S, u, rows = S.index_select(1, used), u[used], rows[used]
-            window = Window(no_subnormals(S, inplace=True), rows, u)
+            window = Window(no_subnormals(S), rows, u)
             if self.keep:
                 self.kept[block] = window
         return window

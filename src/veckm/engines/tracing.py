@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from veckm.engines import device
+
 #: Pairs of all clouds together: 64 clouds of 1,024 points.
 _MOST_PAIRS = 1 << 26
 
@@ -41,4 +43,4 @@ def too_large(pairs: int) -> bool:
 
 def can_look(x: Tensor) -> bool:
     """Whether reading a value is right, and free: on a device it would wait."""
-    return x.device.type == "cpu" and not traced(x)
+    return not device.launches(x.device) and not traced(x)

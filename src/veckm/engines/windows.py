@@ -20,11 +20,12 @@ class Gaussian:
     name: ClassVar[str] = "gaussian"
 
     def __call__(self, squared: Tensor, inplace: bool = False) -> Tensor:
+        rate = -0.5 * self.beta**2
+        if not inplace:
+            return torch.exp(squared * rate)
         # Below the least normal number exp takes eight times as long, and is taken for zero anyway.
-        least, rate = math.log(torch.finfo(squared.dtype).tiny), -0.5 * self.beta**2
-        if inplace:
-            return no_subnormals(squared.mul_(rate).clamp_min_(least).exp_(), inplace=True)
-        return no_subnormals(torch.exp((squared * rate).clamp_min(least)))
+        least = math.log(torch.finfo(squared.dtype).tiny)
+        return no_subnormals(squared.mul_(rate).clamp_min_(least).exp_())
 
     @property
     def rate(self) -> float:
@@ -59,6 +60,25 @@ class Ball:
 Window = Gaussian | Ball
 
 
-def no_subnormals(values: Tensor, inplace: bool = False) -> Tensor:
-    """Zero for what makes subnormal products with phasors: they slow matrix products down."""
-    return functional.threshold(values, 1e8 * torch.finfo(values.dtype).tiny, 0.0, inplace)
+def no_subnormals(values: Tensor) -> Tensor:
+    """Zero, in place, for what makes subnormal products with phasors: they slow products down."""
+    return functional.threshold(values, 1e8 * torch.finfo(values.dtype).tiny, 0.0, inplace=True)
+
+
+class Scratch:
+    """Memory of one thread for squared distances: fresh memory costs more than they do."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.held = like.new_empty(2, 0)
+
+    def squared(self, y: Tensor, x: Tensor) -> Tensor:  # (n, D_in), (m, D_in) -> (n, m)
+        """|y - x|^2 for all pairs, by differences: no cancellation. Valid until the next call."""
+        n, m = len(y), len(x)
+        if self.held.shape[1] < n * m:
+            self.held = self.held.new_empty(2, n * m)
+        out, step = self.held[:, : n * m].view(2, n, m).unbind()
+        out.zero_()
+        for b, a in zip(x.t().contiguous(), y.t(), strict=True):
+            torch.sub(a[:, None], b, out=step)
+            out.addcmul_(step, step)
+        return out
