@@ -69,17 +69,15 @@ def from_sums(sums: Tensor, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         - output: (M,), (M, D) and (M, D, D) in the dtype of the queries
     """
     in_dim, dtype = queries.shape[1], queries.dtype
-    zero, first, second = sums[:, :1], sums[:, 1 : 1 + in_dim], sums[:, 1 + in_dim :]
-    place = torch.zeros(in_dim, in_dim, dtype=torch.int64, device=sums.device)
     i, j = torch.triu_indices(in_dim, in_dim, device=sums.device)
+    place = torch.zeros(in_dim, in_dim, dtype=torch.int64, device=sums.device)
     place[i, j] = place[j, i] = torch.arange(len(i), device=sums.device)
     # The reciprocal of a subnormal would overflow to infinity.
-    total = zero.clamp_min(1e6 * torch.finfo(dtype).tiny)
-    mean = (first - queries.double() * zero) / total
-    about = first / total
-    outer = about[:, :, None] * about[:, None, :]
-    covariance = second[:, place] / total[..., None] - outer
-    return zero[:, 0].to(dtype), mean.to(dtype), covariance.to(dtype)
+    mean = sums / sums[:, :1].clamp_min(1e6 * torch.finfo(dtype).tiny)
+    some, first, second = mean[:, :1], mean[:, 1 : 1 + in_dim], mean[:, 1 + in_dim :]
+    packed = (second - first[:, i] * first[:, j]).to(dtype)
+    covariance = packed.index_select(1, place.flatten()).view(-1, in_dim, in_dim)
+    return sums[:, 0].to(dtype), (first - queries * some).to(dtype), covariance
 
 
 def local_moments(

@@ -11,9 +11,10 @@ change from run to run.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _here = threading.local()  # .threads: what torch had in this thread, 0 outside
 _lock = threading.Lock()
 _outer: list[int] = []  # the user's number of threads, once for each thread that is inside
+_pool: list[ThreadPoolExecutor] = []
 #: More than this brings little: the blocks share one memory bus.
 _MOST_WORKERS = 8
 
@@ -68,7 +70,7 @@ def share(
 
         def run(worker: int) -> None:
             torch.set_num_threads(1)
-            _here.threads = 1  # the thread ends with this call: nothing to put back
+            _here.threads = 1  # also when the thread does something else: it is only ever a worker
             with torch.inference_mode(inference), torch.no_grad():
                 work = make(worker)
                 for item in items[worker::count]:
@@ -78,13 +80,27 @@ def share(
                     advance()
 
         # A worker's torch.set_num_threads also sets what new threads begin with: put it back.
-        with one_thread(), ThreadPoolExecutor(count) as pool:
+        with one_thread():
+            futures = [_workers().submit(run, worker) for worker in range(count)]
             try:
-                for future in [pool.submit(run, worker) for worker in range(count)]:
+                for future in futures:
                     future.result()
             except BaseException:
                 stop.set()  # the others end after their current item
+                wait(futures)
                 raise
+
+
+def _workers() -> ThreadPoolExecutor:
+    """Threads that wait for work: starting them anew took longer than small clouds take."""
+    with _lock:
+        if not _pool:
+            _pool.append(ThreadPoolExecutor(_MOST_WORKERS, thread_name_prefix="veckm"))
+        return _pool[0]
+
+
+# Threads do not live on in a forked process, for example that of a DataLoader.
+os.register_at_fork(after_in_child=_pool.clear)
 
 
 @contextmanager
@@ -93,7 +109,7 @@ def one_thread() -> Iterator[None]:
 
     :func:`share`, :func:`workers` and :func:`threads` still know how many threads there may be.
     """
-    if getattr(_here, "threads", 0):
+    if torch.compiler.is_compiling() or bool(getattr(_here, "threads", 0)):
         yield
         return
     with _lock:

@@ -12,6 +12,8 @@ the window, and on nothing else.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -42,6 +44,7 @@ from veckm.engines.precision import full_precision
 from veckm.engines.tracing import too_large, traced
 from veckm.frequencies import BETA_TIMES_RADIUS
 from veckm.moments import Moments, from_sums, polynomials
+from veckm.parallel import one_thread
 
 WindowName = Literal["gaussian", "ball"]
 EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
@@ -68,7 +71,7 @@ class Plan:
         if traced(geometry.points.pos, geometry.queries.pos):
             chosen, self.cost, self._operator = _traceable(engine, geometry)
         elif len(geometry.points) and len(geometry.queries):
-            with full_precision(geometry.device), torch.no_grad():
+            with one_thread(), full_precision(geometry.device), torch.no_grad():
                 chosen, self.cost, self._operator = choose(geometry, engine, columns)
         else:  # nothing to sum; a wrong name is wrong all the same
             chosen, self.cost = find("dense" if engine == "auto" else engine, geometry.window), 0.0
@@ -112,9 +115,10 @@ class Plan:
             raise ValueError(
                 f"A is for {A.shape[0]} coordinates per point, the plan for {g.in_dim}"
             )
-        flat = self._weights(weights, norm == "mean")
-        if self._validate:
-            inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
+        with one_thread():
+            flat = self._weights(weights, norm == "mean")
+            if self._validate:
+                inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
         shape = (*g.queries.lead, A.shape[1])
         modulation = Modulation(A, flat, norm)
         graph = self._scales.differentiates(A, flat)
@@ -124,12 +128,12 @@ class Plan:
                 f"{tuple(out.shape)}; where gradients are asked for there can be none"
             )
         if self._operator is not None and (graph or (out is None and device.launches(g.device))):
-            with full_precision(g.device), torch.set_grad_enabled(graph):
+            with self._room(), torch.set_grad_enabled(graph):
                 return self._operator.encodings(modulation).view(shape)
         out = self._scales.empty(A.shape[1]) if out is None else out
         if self._operator is None:
             return out.zero_()
-        with full_precision(g.device), torch.no_grad():
+        with self._room(), torch.no_grad():
             modulation = replace(modulation, A=A.detach())
             self._operator.encode(modulation, out.view(-1, A.shape[1]))
         return out
@@ -172,9 +176,12 @@ class Plan:
             weights: a number per point, not negative.
         """
         g = self._geometry
-        flat = self._weights(weights, True)
-        sums = self._apply(polynomials(g.points.flat, flat))
-        raw = from_sums(sums, g.queries.flat)
+        with one_thread():
+            flat = self._weights(weights, True)
+            values = polynomials(g.points.flat, flat)
+        sums = self._apply(values)
+        with one_thread():
+            raw = from_sums(sums, g.queries.flat)
         weight, mean, covariance = (p.view(*g.queries.lead, *p.shape[1:]) for p in raw)
         return Moments(weight, mean, covariance, g.window)
 
@@ -183,10 +190,17 @@ class Plan:
             return None
         return inputs.check_weights(weights, self._geometry.points.pos, averaged, self._validate)
 
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        """Full precision; and one thread of torch's where the operator has threads of its own."""
+        shares = self._operator is not None and self._operator.shares
+        with full_precision(self._geometry.device), one_thread() if shares else nullcontext():
+            yield
+
     def _apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
         if self._operator is None:
             return values.new_zeros(len(self._geometry.queries), values.shape[1])
-        with full_precision(self._geometry.device):
+        with self._room():
             if self._scales.differentiates(values):
                 return self._operator.apply(values)
             with torch.no_grad():
@@ -213,17 +227,8 @@ class Scales:
     ) -> Scales:
         """Everything that is wrong with points and queries is said here."""
         validate = validate and not (isinstance(pos, Tensor) and traced(pos))
-        inputs.check_points(pos, "pos", in_dim, validate)
-        points = inputs.as_points(pos, batch, "pos", validate)
-        asked = points
-        if queries is not None:
-            inputs.check_queries(queries, pos, validate)
-            if (batch is None) != (query_batch is None):
-                raise ValueError("batch and query_batch go together: give both or neither")
-            asked = inputs.as_points(queries, query_batch, "queries", validate)
-        elif query_batch is not None:
-            raise ValueError("query_batch is given but queries is not: give both, or use batch")
-        return cls(*inputs.centered(points, asked), validate)
+        with one_thread():
+            return cls(*_checked(pos, batch, queries, query_batch, in_dim, validate), validate)
 
     def differentiates(self, *others: Tensor | None) -> bool:
         """Whether anything asks for derivatives, forward mode included."""
@@ -260,6 +265,26 @@ class Scales:
                 )
         geometry = Geometry(self.points, self.queries, window, eps, B, progress)
         return Plan(self, geometry, engine, columns)
+
+
+def _checked(
+    pos: Tensor,
+    batch: Tensor | None,
+    queries: Tensor | None,
+    query_batch: Tensor | None,
+    in_dim: int | None,
+    validate: bool,
+) -> tuple[Points, Points]:
+    inputs.check_points(pos, "pos", in_dim, validate)
+    points = asked = inputs.as_points(pos, batch, "pos", validate)
+    if queries is not None:
+        inputs.check_queries(queries, pos, validate)
+        if (batch is None) != (query_batch is None):
+            raise ValueError("batch and query_batch go together: give both or neither")
+        asked = inputs.as_points(queries, query_batch, "queries", validate)
+    elif query_batch is not None:
+        raise ValueError("query_batch is given but queries is not: give both, or use batch")
+    return inputs.centered(points, asked)
 
 
 def plan(

@@ -22,7 +22,7 @@ from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation
 from veckm.engines.tracing import traced
 from veckm.engines.windows import Scratch
-from veckm.parallel import share, workers
+from veckm.parallel import one_thread, share, workers
 
 #: Pairs held at once: in a tile, which stays in the cache, and in a stack.
 _TILE_PAIRS, _STACK_PAIRS = 1 << 18, 1 << 26
@@ -48,6 +48,8 @@ class Dense(Engine):
 
 class DenseOperator(Operator):
     """The definition in torch operations; its encodings without gradients in tiles on a CPU."""
+
+    shares = False  # large operations of torch's
 
     @property
     def T(self) -> Operator:
@@ -100,6 +102,12 @@ class DenseOperator(Operator):
         if device.launches(g.device):
             out.copy_(self.encodings(m))
             return
+        with one_thread():
+            self._by_tiles(m, out)
+
+    def _by_tiles(self, m: Modulation, out: Tensor) -> None:
+        """The encodings, with pairs that stay in the cache."""
+        g = self.geometry
         x, q = g.points.flat.detach(), g.queries.flat.detach()
         values = ByRows(m.modulated, 2).value(x, m.weights, m.A)
 

@@ -29,6 +29,9 @@ from veckm.engines.windows import Ball, Gaussian
 class Operator(ABC):
     """K of one geometry, planned: made once, applied many times."""
 
+    #: Whether its products are shared among threads of our own, torch having one meanwhile.
+    shares = True
+
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
 

@@ -51,6 +51,8 @@ def _plan(geometry: Geometry) -> Operator:
 class RandomOperator(Operator):
     """K ~ F(q) F(x)^T / p with F(x) = [cos x B, sin x B]."""
 
+    shares = False  # large products of torch's
+
     def __init__(self, geometry: Geometry, B: Tensor) -> None:
         super().__init__(geometry)
         self.B = B
