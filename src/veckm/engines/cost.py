@@ -19,13 +19,13 @@ class CostModel:
     flop: float  # one multiply or add inside a matrix product of a few hundred rows
     phasor: float  # phase, cosine, sine and interleaving of one complex number
     write: float  # normalize and write one complex number to fresh memory
-    window: float  # one squared distance as a product, and one exponential
-    distance: float  # one squared distance by differences, and one exponential
+    window: float  # one squared distance and one exponential, among many at once
+    distance: float  # the same in small tiles
     row_byte: float  # gathering or scattering rows
     block: float  # overhead of one block in one pass: Python and thread hand-over, or padding
     call: float  # what planning costs however few the points are
-    point: float  # sorting one point and looking up its neighbors
-    query: float  # one row of all pairs, beside its numbers
+    point: float  # sorting one point
+    search: float  # looking up the neighbors of one point
 
     def scaled(self, dtype: torch.dtype) -> CostModel:
         """The same in another precision: float64 takes twice as long in products."""
@@ -36,28 +36,28 @@ class CostModel:
 
 
 CPU = CostModel(
-    flop=1 / 1.6e11,
-    phasor=1.0e-9,
-    write=1.5e-9,
-    window=1.0e-9,
-    distance=2.2e-9,
-    row_byte=1 / 1.0e10,
-    block=4.5e-5,
-    call=3.0e-3,
-    point=2.5e-6,
-    query=1.5e-6,
+    flop=1 / 1.67e11,
+    phasor=0.8e-9,
+    write=1.3e-9,
+    window=0.4e-9,
+    distance=1.8e-9,
+    row_byte=0.8e-10,
+    block=4.0e-5,
+    call=1.5e-3,
+    point=2.0e-7,
+    search=4.5e-6,
 )
 GPU = CostModel(
-    flop=1 / 1.0e13,
+    flop=1 / 1.3e13,
     phasor=2e-11,
     write=4e-11,
-    window=2e-11,
+    window=3e-11,
     distance=3e-11,
     row_byte=1 / 4.0e11,
     block=2e-8,
     call=6e-3,
     point=2e-9,
-    query=1e-9,
+    search=2e-9,
 )
 
 

@@ -37,9 +37,9 @@ class Dense(Engine):
 
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
         rates = self.rates(geometry)
-        pairs = geometry.pairs * (2 * columns * rates.flop + rates.distance)
-        ends = geometry.size * columns / 2 * (rates.phasor + rates.write) / 2
-        seconds = pairs + ends + len(geometry.queries) * rates.query
+        pairs = geometry.pairs * (2 * columns * rates.flop + rates.window)
+        call = 0.0 if device.launches(geometry.device) else rates.call
+        seconds = call + pairs + self.ends(geometry, columns)
         return Proposal(seconds, lambda: DenseOperator(geometry))
 
     def least(self, geometry: Geometry, columns: int) -> float:  # noqa: ARG002

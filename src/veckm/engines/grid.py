@@ -39,7 +39,7 @@ _MAX_TIMES_RESULT = 4.0
 #: S is kept in the plan when it is smaller than this share of a result.
 _KEEP_SHARE = 0.3
 #: Of the work on the nodes of a block, so much is left without those that no point reaches.
-_TRIMMED = 0.8
+_TRIMMED = 0.85
 
 
 class Grid(Engine):
@@ -57,13 +57,14 @@ class Grid(Engine):
         cell = lattice.spacing / 4
         sets = [geometry.points, geometry.queries][: 2 - geometry.same]
         blocks = [octree(points.curve(cell), cell, price) for points in sets]
-        seconds = (
-            self.least(geometry, columns)
-            + _TRIMMED * sum(b.seconds for b in blocks) / len(blocks)
-            + geometry.size * columns / 2 * rates.phasor
-            + len(geometry.queries) * columns / 2 * rates.write
+        seconds = self.least(geometry, columns) + _TRIMMED * sum(b.seconds for b in blocks) / len(
+            blocks
         )
         return Proposal(seconds, lambda: GridOperator.of(geometry, lattice, blocks, columns))
+
+    def least(self, geometry: Geometry, columns: int) -> float:
+        """The tree and the nodes take many short passes."""
+        return super().least(geometry, columns) + 3 * self.rates(geometry).call
 
 
 def lattice_of(geometry: Geometry) -> Lattice:

@@ -56,14 +56,14 @@ class Neighbors(Engine):
         near, members = _crowding(geometry)
         rows = m / members * near  # of the points, gathered block by block
         seconds = (
-            rates.call
-            + m * rates.point
+            self.least(geometry, columns)
             + m * near * (2 * columns * rates.flop + rates.distance)
             + rows * columns * geometry.points.pos.element_size() * rates.row_byte
-            + 3 * m / members * rates.block
-            + geometry.size * columns / 2 * (rates.phasor + rates.write)
         )
         return Proposal(seconds, lambda: NeighborsOperator(geometry))
+
+    def least(self, geometry: Geometry, columns: int) -> float:
+        return super().least(geometry, columns) + geometry.size / 2 * self.rates(geometry).search
 
 
 def _refuse(geometry: Geometry) -> Operator:

@@ -157,8 +157,13 @@ class Engine(ABC):
     def least(self, geometry: Geometry, columns: int) -> float:
         """Seconds below which no proposal of this engine lies, known without looking."""
         rates = self.rates(geometry)
-        ends = geometry.size * columns / 2 * (rates.phasor + rates.write) / 2
-        return rates.call + len(geometry.points) * rates.point + ends
+        return rates.call + len(geometry.points) * rates.point + self.ends(geometry, columns)
+
+    def ends(self, geometry: Geometry, columns: int) -> float:
+        """Seconds for what every engine does: phasors of points and queries, and the result."""
+        rates = self.rates(geometry)
+        phasors = geometry.size * rates.phasor + len(geometry.queries) * rates.write
+        return phasors * columns / 2
 
     @staticmethod
     def rates(geometry: Geometry) -> CostModel:
