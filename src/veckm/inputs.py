@@ -44,20 +44,21 @@ def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool
         )
     if not values:
         return
-    largest = float(pos.detach().abs().amax()) if pos.numel() else 0.0  # NaN where there is one
-    if not math.isfinite(largest):
-        check_finite(pos, name)
-    if largest > _LARGEST_COORDINATE:
+    if check_finite(pos, name) > _LARGEST_COORDINATE:
         raise ValueError(
             f"{name} has coordinates beyond {_LARGEST_COORDINATE:g}; change units or drop outliers"
         )
 
 
-def check_finite(values: Tensor, name: str) -> None:
-    """No NaN, no infinity; says how many rows and which is the first."""
+def check_finite(values: Tensor, name: str) -> float:
+    """No NaN, no infinity; says how many rows and which is the first. Returns the largest |value|.
+
+    One pass, and one wait on a device: the largest of numbers with a NaN is NaN.
+    """
+    largest = float(values.detach().abs().amax()) if values.numel() else 0.0
+    if math.isfinite(largest):
+        return largest
     finite = torch.isfinite(values.detach())
-    if bool(finite.all()):
-        return
     rows = finite if values.dim() == 1 else finite.all(-1)
     bad = (~rows).nonzero()
     first = tuple(bad[0].tolist())

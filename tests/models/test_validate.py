@@ -9,35 +9,28 @@ import pytest
 import torch
 from test_models import build, clouds, every_model
 from torch import Generator, Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from veckm import inputs
 from veckm.models import Encoding, EncodingSettings, Task, create_model, ops
 
 
-class Checked(TorchDispatchMode):
-    """Counts the passes that test whether numbers are finite, with the sizes of what they test."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> object:
-        # torch.isfinite is |x| != inf together with x == x.
-        if func is torch.ops.aten.eq.Tensor and args[0] is args[1]:
-            self.sizes.append(args[0].numel())
-        return func(*args, **(kwargs or {}))
-
-
 def checked(call: Callable[[], object]) -> list[int]:
-    with Checked() as mode:
+    """The sizes of all that was tested for finite values during a call."""
+    sizes: list[int] = []
+    check = inputs.check_finite
+
+    def counted(values: Tensor, name: str) -> float:
+        sizes.append(values.numel())
+        return check(values, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inputs, "check_finite", counted)
         call()
-    return mode.sizes
+    return sizes
 
 
 def test_the_counter_counts() -> None:
-    assert checked(lambda: torch.isfinite(torch.zeros(2, 3))) == [6]
+    assert checked(lambda: inputs.check_points(torch.zeros(2, 3), "pos")) == [6]
 
 
 @every_model

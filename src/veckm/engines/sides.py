@@ -19,6 +19,10 @@ from veckm.engines.phasors import Reader, Writer, plain_reader, plain_writer
 from veckm.engines.windows import no_subnormals
 from veckm.parallel import share, workers
 
+#: A node is left out where S of every point is below this share of S at the reach. At 1 the mean
+#: error of thin volumes was 1.03 % for eps = 1 %.
+_CUT = 0.8
+
 
 class Window(NamedTuple):
     """S of one block, and its nodes."""
@@ -52,7 +56,7 @@ class BlockSide:
         table = torch.cat([u, one, u.square().sum(1, keepdim=True)], 1)
         count = nodes.count.tolist()
         self.nodes, self.index = table.split(count), index.split(count)
-        self.cut = math.exp(-((lattice.beta * lattice.reach) ** 2))
+        self.cut = _CUT * math.exp(-((lattice.beta * lattice.reach) ** 2))
         self.kept: dict[int, Window] = {}
 
     def window(self, block: int, own: slice) -> Window:
