@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines import device
+from veckm.engines.precision import full_precision
 from veckm.parallel import share, workers
 
 _INSTEAD = "use engine='dense', whose derivatives are those of torch"
@@ -75,7 +76,8 @@ class _Gradients(_Rules):
     def forward(
         call: Call, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
-        return tuple(call.gradients(grad, wanted, *tensors))
+        with full_precision(grad.device):  # backward may run inside a user's autocast
+            return tuple(call.gradients(grad, wanted, *tensors))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

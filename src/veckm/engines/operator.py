@@ -22,7 +22,6 @@ from veckm.engines.autodiff import ByRows, differentiable
 from veckm.engines.cost import CostModel, cost_model
 from veckm.engines.geometry import Geometry
 from veckm.engines.phasors import Modulation
-from veckm.engines.precision import full_precision
 from veckm.engines.windows import Ball, Gaussian
 
 
@@ -137,6 +136,10 @@ class Proposal:
     plan: Callable[[], Operator]
 
 
+class Unable(ValueError):
+    """An engine cannot do a geometry, which only planning could tell; `auto` takes the next one."""
+
+
 class Engine(ABC):
     """One way of computing K v. Stateless: an instance holds settings, never data."""
 
@@ -188,5 +191,4 @@ class _Product:
         queries: Tensor,  # noqa: ARG002
         values: Tensor,
     ) -> list[Tensor]:
-        with full_precision(grad.device):
-            return self.operator.gradients(grad, wanted, values)
+        return self.operator.gradients(grad, wanted, values)

@@ -165,6 +165,11 @@ class Phasors:
     def writer(self, out: Tensor) -> Writer:  # (M, D) complex
         """Sums of rows to encodings in the caller's order, for the queries."""
         carrier, order = self.carrier(), self.blocks.order
+        width = out.shape[1]
+        if out.stride(0) > width:  # columns of a wider result: its rows are several of ours
+            times = out.stride(0) // width
+            out = out.as_strided(((len(out) - 1) * times + 1, width), (width, 1))
+            order = order * times
 
         def write(rows: slice, sums: Tensor) -> None:
             G = self.modulation.normalized(as_complex(sums))

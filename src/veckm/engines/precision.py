@@ -23,8 +23,9 @@ _outer = "highest"  # the user's setting while somebody is inside
 def full_precision(device: torch.device) -> Iterator[None]:
     """float32 products in float32: the setting belongs to the process, so threads count in."""
     global _inside, _outer
-    if traced():  # a setting of today has no place in a graph of tomorrow
-        yield
+    if traced():  # a setting of today has no place in a graph of tomorrow, but for autocast
+        with torch.autocast(device.type, enabled=False):
+            yield
         return
     with _lock:
         if not _inside:
