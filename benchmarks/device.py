@@ -134,10 +134,10 @@ class _Operations(TorchDispatchMode):
             kwargs["device"] = HOST
         out = func(*tree_map(fetched, args), **tree_map(fetched, kwargs))
         same = next((x for x in tensors if fetched(x) is out), None)  # an in-place operation
-        return same if same is not None else tree_map(_labelled, out) if here else out
+        return same if same is not None else tree_map(_labeled, out) if here else out
 
 
-def _labelled(x: Any) -> Any:
+def _labeled(x: Any) -> Any:
     return moved(x) if isinstance(x, Tensor) else x
 
 

@@ -16,7 +16,7 @@ from harness import Results, Row, count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from veckm.figures.style import COLOUR, MARKER, plain, styled
+from veckm.figures.style import COLOR, MARKER, plain, styled
 
 
 def draw(results: Results, folder: Path) -> list[str]:
@@ -54,7 +54,7 @@ def speed(results: Results) -> Figure | None:
         if mine:
             x, y = [r.n for r in mine], [r.median for r in mine]
             dashed = "--" if method == "auto" else "-"
-            axes.loglog(x, y, dashed, color=COLOUR[method], marker=MARKER[method])
+            axes.loglog(x, y, dashed, color=COLOR[method], marker=MARKER[method])
             _name_line(axes, method, x, y)
     axes.set(xlabel="points", ylabel="time of one call, s")
     plain(axes.yaxis)
@@ -68,13 +68,13 @@ def speed(results: Results) -> Figure | None:
 def _name_line(axes: Axes, method: str, x: Sequence[float], y: Sequence[float]) -> None:
     label = {"random": "random (paper)", "dense": "dense (definition)"}.get(method, method)
     if method == "auto":  # lies on another line
-        axes.plot([], [], "--", color=COLOUR[method], marker=MARKER[method], label="auto")
+        axes.plot([], [], "--", color=COLOR[method], marker=MARKER[method], label="auto")
         axes.legend(loc="upper left")
         return
     lift = {"dense": -9, "neighbors": 9}.get(method, 0)  # their last points lie near other lines
     axes.annotate(
         label, (x[-1], y[-1]), xytext=(7, lift), textcoords="offset points",
-        color=COLOUR[method], va="center",
+        color=COLOR[method], va="center",
     )  # fmt: skip
 
 
@@ -88,12 +88,12 @@ def accuracy(results: Results) -> Figure | None:
         mine = sorted((r for r in rows if r.method == method), key=lambda r: -(r.mean_error or 0))
         x, y = [r.median for r in mine], [r.mean_error or 0.0 for r in mine]
         label = {"random": "random, p features (paper)"}.get(method, f"{method}, accuracy eps")
-        axes.loglog(x, y, color=COLOUR[method], marker=MARKER[method], label=label)
+        axes.loglog(x, y, color=COLOR[method], marker=MARKER[method], label=label)
         if method != "neighbors":
             for r in mine:
                 axes.annotate(
                     r.setting.split("= ")[1], (r.median, r.mean_error or 0.0), xytext=(6, 4),
-                    textcoords="offset points", color=COLOUR[method], fontsize=9,
+                    textcoords="offset points", color=COLOR[method], fontsize=9,
                 )  # fmt: skip
     axes.axhline(1e-2, color="#666666", linewidth=1, linestyle=":")
     axes.set(xlabel="time of one call, s", ylabel="mean relative error")
@@ -116,12 +116,12 @@ def memory(results: Results) -> Figure | None:
     axes.loglog(n, [(r.output or 0) / mb for r in grid], ":", color="#666666", label="the output")
     axes.loglog(
         n, [max(r.memory or 0, mb / 10) / mb for r in grid],
-        color=COLOUR["grid"], marker="o", label="grid, beyond inputs and output",
+        color=COLOR["grid"], marker="o", label="grid, beyond inputs and output",
     )  # fmt: skip
     other = [r for r in rows if r.method == "random"]
     axes.loglog(
         [r.n for r in other], [max(r.memory or 0, mb / 10) / mb for r in other], "D",
-        color=COLOUR["random"], label="random (here in chunks), beyond",
+        color=COLOR["random"], label="random (here in chunks), beyond",
     )  # fmt: skip
     axes.set(xlabel="points", ylabel="peak memory, MB")
     plain(axes.yaxis)
@@ -140,7 +140,7 @@ def batches(results: Results) -> Figure | None:
     figure, axes = plt.subplots(figsize=(6.4, 3.0))
     bars = axes.barh(
         [_batch_label(r) for r in rows], [r.median * 1e3 for r in rows],
-        xerr=[r.spread * 500 for r in rows], color=[COLOUR[r.method] for r in rows],
+        xerr=[r.spread * 500 for r in rows], color=[COLOR[r.method] for r in rows],
         height=0.6, error_kw={"ecolor": "#444444", "capsize": 3},
     )  # fmt: skip
     labels = [f"{r.median * 1e3:.0f} ms, error {tables.error(r)}" for r in rows]

@@ -1,10 +1,10 @@
-"""The viewer in a real browser: seconds from letting go of a slider to the new colours.
+"""The viewer in a real browser: seconds from letting go of a slider to the new colors.
 
     python benchmarks/view.py
     python benchmarks/view.py --points 1000000 --dim 64
 
 Needs chromium, playwright and the extra `viewer`. Each slider is moved by a key, several times; the
-clock stops in the first frame after the page has got its new colours.
+clock stops in the first frame after the page has got its new colors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftsh
 
 @dataclass(frozen=True)
 class Options:
-    """The viewer in a real browser: seconds from letting go of a slider to the new colours."""
+    """The viewer in a real browser: seconds from letting go of a slider to the new colors."""
 
     points: int = 100_000
     """Points of the cloud."""
@@ -69,7 +69,7 @@ def until(tab: Any, text: str) -> None:
 
 
 def moved(tab: Any, slider: int) -> float:
-    """Seconds from the key to the frame with the new colours."""
+    """Seconds from the key to the frame with the new colors."""
     tab.get_by_role("slider").nth(slider).focus()
     start = time.perf_counter()
     tab.keyboard.press("ArrowRight")  # never back: the last few encodings are kept

@@ -1,4 +1,4 @@
-"""Encode every point of a cloud: the neighbourhood of each as a complex vector."""
+"""Encode every point of a cloud: the neighborhood of each as a complex vector."""
 
 import veckm
 from veckm.data import shapes

@@ -14,13 +14,13 @@ enc = veckm.VecKM(dim=64, radius=0.4, detail=4, norm="mean", engine="grid")
 wanted = enc(target, queries=target)
 
 pos = moved.clone().requires_grad_()
-optimiser = torch.optim.Adam([pos], lr=2e-3)
+optimizer = torch.optim.Adam([pos], lr=2e-3)
 losses = []
 for _ in range(40):
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss = (enc(pos, queries=target) - wanted).abs().square().mean()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     losses.append(loss.item())
 
 before, after = ((x - target).norm(dim=1).mean().item() for x in (moved, pos.detach()))

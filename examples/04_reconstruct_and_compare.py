@@ -1,4 +1,4 @@
-"""What an encoding knows: where its neighbours are, and which neighbourhoods look alike."""
+"""What an encoding knows: where its neighbors are, and which neighborhoods look alike."""
 
 import torch
 
@@ -26,7 +26,7 @@ face, other = (veckm.similarity(unit[inside[0]], unit[i]).mean() for i in (insid
 print(f"a place on a face: similarity {face:.2f} to that face, {other:.2f} to its edges")
 assert face > other
 
-# The slow way: the kernel mixture itself, a sum of Gaussians over the weighted neighbours.
+# The slow way: the kernel mixture itself, a sum of Gaussians over the weighted neighbors.
 z = pos - pos[k]
 weights = torch.exp(-0.5 * (enc.beta[0] * z.norm(dim=1)) ** 2)
 mixture = veckm.kernel_mixture(z, offsets, enc.alpha[0], weights)

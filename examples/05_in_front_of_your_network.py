@@ -19,15 +19,15 @@ def draw(clouds: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 enc = veckm.VecKM(dim=64, radius=0.9, detail=5)  # so few points: look far
 features = FeatureBlock(64, 32, 32, batch_norm=True)  # complex in, real out
 head = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, len(KINDS)))
-optimiser = torch.optim.Adam([*features.parameters(), *head.parameters()], lr=5e-3)
+optimizer = torch.optim.Adam([*features.parameters(), *head.parameters()], lr=5e-3)
 losses = []
 for step in range(20):
     pos, kind = draw(16, seed=16 * step)
     scores = head(features(enc(pos)).mean(1))  # the mean over the points of each cloud
     loss = nn.functional.cross_entropy(scores, kind)
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     losses.append(loss.item())
 pos, kind = draw(64, seed=10_000)
 right = (head(features(enc(pos)).mean(1)).argmax(1) == kind).double().mean()

@@ -4,7 +4,7 @@
     python experiments/table1_normals.py                   one row an encoder, about 20 minutes
     python experiments/table1_normals.py --every-row       all ten rows of the paper
     python experiments/table1_normals.py --meshes FOLDER   train on FOLDER/train, test on FOLDER/val
-    python experiments/table1_normals.py --part runtime    time against points and neighbours
+    python experiments/table1_normals.py --part runtime    time against points and neighbors
     python experiments/table1_normals.py --part layers     VecKM with one to four layers
 
 A run that was stopped goes on where it was when it is started again with the same options. The
@@ -29,7 +29,7 @@ from table1.training import evaluate, train
 from torch import Tensor
 
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import SETS, LabelledCloud, Surface, load_meshes, make_cloud
+from veckm.data.protocol import SETS, LabeledCloud, Surface, load_meshes, make_cloud
 from veckm.data.shapes import statue
 from veckm.data.variety import random_surface
 from veckm.tasks.normals.paper import LocalEncoder, unit_ball
@@ -61,11 +61,11 @@ def some(meshes: Sequence[Mesh], count: int) -> Sequence[Mesh]:
     return [meshes[k * len(meshes) // count] for k in range(count)]
 
 
-def make_clouds(options: Options) -> tuple[list[LabelledCloud], list[LabelledCloud]]:
+def make_clouds(options: Options) -> tuple[list[LabeledCloud], list[LabeledCloud]]:
     """The training clouds, in the unit ball already, and the test clouds as they come."""
     train_on, test_on = sources(options)
 
-    def made(shapes: Iterable[Source], sets: Sequence[str], seed: int) -> list[LabelledCloud]:
+    def made(shapes: Iterable[Source], sets: Sequence[str], seed: int) -> list[LabeledCloud]:
         return [
             make_cloud(shape, name, seed + k, options.points, options.evaluated)
             for k, shape in enumerate(shapes)
@@ -107,12 +107,12 @@ def run_rows(rows: Sequence[Row], options: Options, name: str) -> Results:
 
 
 def runtime(options: Options) -> Results:
-    """Seconds of each encoder for a whole cloud, against its size and its neighbours."""
+    """Seconds of each encoder for a whole cloud, against its size and its neighbors."""
     results = header(asdict(options))
     middle = options.sizes[min(1, len(options.sizes) - 1)]
     cases = [("points", n, 500) for n in options.sizes]
     cases += [("neighbors", middle, k) for k in options.neighbors]
-    pace: dict[str, tuple[float, int]] = {}  # seconds a point with so many neighbours, so far
+    pace: dict[str, tuple[float, int]] = {}  # seconds a point with so many neighbors, so far
     for against, n, k in cases:
         pos = unit_ball(statue(n).pos)
         encoders = contenders(k)
@@ -127,7 +127,7 @@ def runtime(options: Options) -> Results:
                 pace[title] = statistics.median(found) / n, k
             about = {"against": against, "points": n, "neighbors": k, "title": title}
             results["rows"].append({**about, "seconds": found, "estimate": likely[title]})
-        log(f"{n:,} points, {k} neighbours: done")
+        log(f"{n:,} points, {k} neighbors: done")
         save(results, options, "runtime")
     return results
 

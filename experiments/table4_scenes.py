@@ -5,7 +5,7 @@
     python experiments/table4_scenes.py FOLDER --part times --sizes 10000 100000
 
 FOLDER holds S3DIS, or other scenes in areas, in one of the layouts of veckm.data.s3dis. Networks
-are trained on blocks of one metre, and timed on whole scenes. Runs go on where they were when they
+are trained on blocks of one meter, and timed on whole scenes. Runs go on where they were when they
 are started again, and rows of other settings stay in the table, each with its own.
 """
 
@@ -42,7 +42,7 @@ class SceneOptions(Options):
     classes: tuple[str, ...] = CLASSES
     """Names of the labels, in their order."""
     scale: float = 1.0
-    """All coordinates times this: networks expect rooms in metres."""
+    """All coordinates times this: networks expect rooms in meters."""
     sizes: tuple[int, ...] = (10_000, 30_000, 100_000)
     """Points of the scenes that are timed."""
     turns: int = 3
@@ -81,7 +81,7 @@ def scene(options: SceneOptions, points: int) -> Batch:
     rows = torch.randperm(len(whole.pos), generator=torch.Generator().manual_seed(0))[:points]
     assert whole.features is not None
     pos, rgb = whole.pos[rows], whole.features[rows]
-    # Blocks have where a point is in its room beside its colour: the same six features here.
+    # Blocks have where a point is in its room beside its color: the same six features here.
     features = torch.cat((rgb, pos / pos.amax(0)), 1)
     return Batch(pos[None], whole.label[rows][None], features[None])
 
@@ -105,7 +105,7 @@ TABLE = Table(
     TABLE4,
     sets,  # type: ignore[arg-type]
     ("mIoU", "class accuracy", "overall accuracy"),
-    "Scenes in areas, one area held out; blocks of one metre, Adam with a cosine; tested once on "
+    "Scenes in areas, one area held out; blocks of one meter, Adam with a cosine; tested once on "
     "every point of that area, after the last epoch. The paper's numbers are of S3DIS, Area 5, on "
     "whole scenes, trained as Point Transformer is.",
     times,

@@ -71,7 +71,7 @@ def modelnet_arrays(folder: Path, count: int = 8, n: int = 20) -> Path:
     for seed, split in enumerate(("train", "test")):
         label = np.arange(count, dtype=np.uint8) % len(NAMES)
         xyz = np.stack([cloud(100 * seed + k, n) for k in range(count)])
-        xyz[label == 1, :, 2] *= 0.1  # what there is to be learnt
+        xyz[label == 1, :, 2] *= 0.1  # what there is to be learned
         xyz /= np.linalg.norm(xyz, axis=-1).max(1)[:, None, None]
         names = np.array([f"{NAMES[c]}_{k:04d}" for k, c in enumerate(label)])
         np.savez(folder / f"{n}_{split}.npz", xyz=xyz.astype(np.float16), label=label, name=names)
@@ -109,7 +109,7 @@ def shapenet_arrays(folder: Path, n: int = 24) -> Path:
 
 
 def room(seed: int, n: int = 300) -> np.ndarray:  # (N, 7)
-    """A floor, a wall and things, two metres by one and a half."""
+    """A floor, a wall and things, two meters by one and a half."""
     rng = np.random.default_rng(seed)
     xyz = rng.uniform(0, 1, (n, 3)) * [2.0, 1.5, 1.0]
     kind = np.arange(n) % 3

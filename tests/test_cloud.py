@@ -75,7 +75,7 @@ def test_normals_go_where_the_file_has_them(names: tuple[str, ...]) -> None:
     assert new.normals.tolist() == [[2, 2, 2]] * 4
 
 
-def test_colours_are_found_under_the_usual_names() -> None:
+def test_colors_are_found_under_the_usual_names() -> None:
     assert cloud().colors is None
     apart = cloud().with_fields(
         **{name: np.full(4, 9, np.uint8) for name in ("red", "green", "blue")}

@@ -77,7 +77,7 @@ def test_all_ten_rows_of_the_paper_can_be_asked_for(
     assert [row["row"] for row in found(tmp_path, "table1")["rows"]] == list(rows.PAPER)
     assert len(set(asked)) == 10
     assert "KPConv, 32 kernel points" in asked
-    assert "PointNet, 700 neighbours" in asked
+    assert "PointNet, 700 neighbors" in asked
 
 
 def test_the_rows_of_the_paper_average_to_what_it_prints(table1: ModuleType) -> None:

@@ -158,7 +158,7 @@ def test_the_suggested_radius_does_not_depend_on_the_order(generator: Generator)
     assert suggest_radius(large[order]) == pytest.approx(radius, rel=0.02)
 
 
-def test_a_cloud_smaller_than_the_number_of_neighbours_still_gets_a_radius() -> None:
+def test_a_cloud_smaller_than_the_number_of_neighbors_still_gets_a_radius() -> None:
     pair = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     assert suggest_radius(pair) == pytest.approx(5.0)
 

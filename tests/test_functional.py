@@ -13,7 +13,7 @@ from torch import Generator
 from veckm import encode, encode_neighborhood, kernel_mixture, reconstruct, similarity
 
 
-def test_a_ball_of_neighbours_encodes_as_theorem_1_says(generator: Generator) -> None:
+def test_a_ball_of_neighbors_encodes_as_theorem_1_says(generator: Generator) -> None:
     pos, A = surface(150, 3, generator), frequencies(3, 16, 9.0, generator)
     G = encode(pos, A, radius=0.5, window="ball", norm="mean", engine="dense")
     for k in range(0, 150, 7):
@@ -22,16 +22,16 @@ def test_a_ball_of_neighbours_encodes_as_theorem_1_says(generator: Generator) ->
         torch.testing.assert_close(G[k], encode_neighborhood(near, A))
 
 
-def test_weighted_neighbours_encode_as_the_weighted_mean(generator: Generator) -> None:
+def test_weighted_neighbors_encode_as_the_weighted_mean(generator: Generator) -> None:
     pos, A = surface(80, 3, generator), frequencies(3, 16, 9.0, generator)
     weights = torch.rand(80, generator=generator, dtype=torch.float64)
     G = encode(pos, A, beta=2.0, norm="mean", weights=weights, engine="dense")
-    offsets = pos[None] - pos[:, None]  # (80, 80, 3): a neighbourhood for each point
+    offsets = pos[None] - pos[:, None]  # (80, 80, 3): a neighborhood for each point
     window = torch.exp(-2.0 * offsets.square().sum(-1))
     torch.testing.assert_close(G, encode_neighborhood(offsets, A, window * weights))
 
 
-def test_a_neighbourhood_encodes_as_its_characteristic_function(generator: Generator) -> None:
+def test_a_neighborhood_encodes_as_its_characteristic_function(generator: Generator) -> None:
     offsets, A = volume(5, 2, generator), frequencies(2, 3, 2.0, generator)
     got = encode_neighborhood(offsets, A)
     for d in range(3):
@@ -40,7 +40,7 @@ def test_a_neighbourhood_encodes_as_its_characteristic_function(generator: Gener
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 2), (3,), (2, 0, 3)])
-def test_neighbours_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_neighbors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"shape \(\.\.\., K, 3\) with K >= 1, got"):
         encode_neighborhood(torch.zeros(shape), torch.zeros(3, 8))
 

@@ -30,14 +30,14 @@ def ours(dim: int, generator: torch.Generator) -> Tensor:
     return ALPHA * standard_normal(3, dim, generator=generator)
 
 
-def neighbourhoods() -> tuple[Tensor, Tensor]:
+def neighborhoods() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(4)
     return volume(8, 3, generator), volume(6, 3, generator)
 
 
 def kernel(A: Tensor) -> Tensor:
     """Lemma 1: <E(x), E(y)> / D tends to exp(-alpha^2 |x - y|^2 / 2)."""
-    x, y = neighbourhoods()
+    x, y = neighborhoods()
     e, f = (encode_neighborhood(points[:, None], A) for points in (x, y))
     limit = torch.exp(-(ALPHA**2) * torch.cdist(x, y).square() / 2)
     return similarity(e[:, None], f[None]) - limit
@@ -45,13 +45,13 @@ def kernel(A: Tensor) -> Tensor:
 
 def reconstruction(A: Tensor) -> Tensor:
     """Lemma 2: <E(x), g> / D tends to the kernel mixture at x."""
-    points, at = neighbourhoods()
+    points, at = neighborhoods()
     return reconstruct(encode_neighborhood(points, A), at, A) - kernel_mixture(points, at, ALPHA)
 
 
 def preservation(A: Tensor) -> Tensor:
     """Lemma 3: <g1, g2> / D tends to the mean kernel over all pairs of their points."""
-    x, y = neighbourhoods()
+    x, y = neighborhoods()
     first = torch.stack([x, x + 0.1, x.flip(1), x / 2])
     second = torch.stack([y, y - 0.2, y * 0.7, y.flip(1)])
     g, h = encode_neighborhood(first, A), encode_neighborhood(second, A)

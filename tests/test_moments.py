@@ -93,9 +93,9 @@ def test_the_density_of_an_even_volume_is_its_points_over_its_size(
     pos, middle = volume(4000, 3, generator), torch.zeros(1, 3, dtype=torch.float64)
     got = moments(pos, beta=4.0, queries=middle, engine=engine)  # type: ignore[arg-type]
     expected = 4000 / 8
-    neighbours = expected * (math.sqrt(math.pi) / 4.0) ** 3  # of the squared window
-    assert float(got.density) == pytest.approx(expected, rel=4 / math.sqrt(neighbours))
-    assert float(got.mean.abs().max()) < 4 * 0.25 / math.sqrt(neighbours)
+    neighbors = expected * (math.sqrt(math.pi) / 4.0) ** 3  # of the squared window
+    assert float(got.density) == pytest.approx(expected, rel=4 / math.sqrt(neighbors))
+    assert float(got.mean.abs().max()) < 4 * 0.25 / math.sqrt(neighbors)
 
 
 @engines

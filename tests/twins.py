@@ -20,7 +20,7 @@ def by_definition(
     queries: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """sum_j w_j window(x_j - q) exp(i (x_j - q) A): no factorisation, no centring."""
+    """sum_j w_j window(x_j - q) exp(i (x_j - q) A): no factorization, no centring."""
     q = pos if queries is None else queries
     z = pos[None] - q[:, None]  # (M, N, D_in)
     if radius is None:

@@ -10,7 +10,7 @@ from tables import Claim
 from normals_parts import field
 from normals_parts.cases import Config, Key, Row, percent, scores_of
 from veckm.cli.text import counted
-from veckm.data.protocol import SETS, LabelledCloud
+from veckm.data.protocol import SETS, LabeledCloud
 from veckm.tasks.normals.evaluate import OURS, best_of, score
 
 NAME = "accuracy"
@@ -25,7 +25,7 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
 
 
 def scored(
-    part: str, config: Config, clouds: Iterable[LabelledCloud], known: Collection[Key]
+    part: str, config: Config, clouds: Iterable[LabeledCloud], known: Collection[Key]
 ) -> Iterator[list[Row]]:
     """The rows of each cloud that are not known yet."""
     methods = config.methods()

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.data.protocol import LabelledCloud, load_meshes
+from veckm.data.protocol import LabeledCloud, load_meshes
 from veckm.tasks.normals import load
 from veckm.tasks.normals.estimate import shipped
 from veckm.tasks.normals.evaluate import (
@@ -105,7 +105,7 @@ class Config:
         """Ours."""
         return _net(self.weights)
 
-    def clouds(self) -> Iterator[LabelledCloud]:
+    def clouds(self) -> Iterator[LabeledCloud]:
         """Of the meshes, or of procedural surfaces where there are none, in the six sets."""
         if self.meshes is None:
             sources: Any = procedural(self.limit or _SURFACES)
@@ -113,7 +113,7 @@ class Config:
             sources = dict(islice(load_meshes(self.meshes).items(), self.limit))
         return in_all_sets(sources, self.points, self.evaluated)
 
-    def shapes(self) -> Iterator[LabelledCloud]:
+    def shapes(self) -> Iterator[LabeledCloud]:
         """Of PCPNet."""
         if self.pcpnet is None:
             return iter(())
@@ -148,7 +148,7 @@ def _paper(path: Path) -> DenseNormalNet:
     return net.eval().requires_grad_(False)
 
 
-def _of_paper(net: DenseNormalNet, cloud: LabelledCloud) -> Tensor:  # (M, 3)
+def _of_paper(net: DenseNormalNet, cloud: LabeledCloud) -> Tensor:  # (M, 3)
     answer: Tensor = net(cloud.pos, cloud.subset)
     return answer
 

@@ -14,7 +14,7 @@ from veckm.data.protocol import SETS
 from veckm.figures.style import plain
 from veckm.tasks.normals.evaluate import FREE, OURS, best_of
 
-COLOUR = {
+COLOR = {
     OURS: "#0072B2",
     FREE: "#56B4E9",
     best_of("PCA"): "#E69F00",
@@ -35,13 +35,13 @@ def accuracy(results: Results) -> Figure | None:
     if not rows:
         return None
     table = scores_of(rows).table()  # type: ignore[arg-type]
-    names = [name for name in COLOUR if name in table]
+    names = [name for name in COLOR if name in table]
     columns = [key for key in (*SETS, "mean") if key in table[names[0]]]
     figure, axes = plt.subplots(figsize=(8.0, 4.2))
     width = 0.8 / len(names)
     for k, name in enumerate(names):
         x = [at + (k - (len(names) - 1) / 2) * width for at in range(len(columns))]
-        axes.bar(x, [table[name][key] for key in columns], width, color=COLOUR[name], label=name)
+        axes.bar(x, [table[name][key] for key in columns], width, color=COLOR[name], label=name)
     axes.set_xticks(range(len(columns)), columns)
     axes.set(ylabel="RMSE, degrees")
     axes.grid(axis="x", visible=False)
@@ -60,7 +60,7 @@ def reliability(results: Results) -> Figure | None:
         parts = confidence.tenths([row for row in rows if row.method == name])  # type: ignore[misc]
         if parts:
             _, expected, error = zip(*parts, strict=True)
-            axes.loglog(expected, error, color=COLOUR[name], marker=marker, label=name)
+            axes.loglog(expected, error, color=COLOR[name], marker=marker, label=name)
     low, high = axes.get_xlim()
     axes.plot([low, high], [low, high], ":", color="#666666", label="as it should be")
     axes.set(xlabel="expected error, degrees", ylabel="measured mean error, degrees")
@@ -81,7 +81,7 @@ def time(results: Results) -> Figure | None:
     bars = axes.barh(
         [row.method for row in rows], [row.median for row in rows],
         xerr=[row.spread / 2 for row in rows],
-        color=[COLOUR.get(row.method, _OTHER) for row in rows],
+        color=[COLOR.get(row.method, _OTHER) for row in rows],
         height=0.6, error_kw={"ecolor": "#444444", "capsize": 3},
     )  # fmt: skip
     axes.bar_label(bars, [f"{row.median:.2f} s" for row in rows], padding=8, fontsize=9)

@@ -15,7 +15,7 @@ from tables import Claim
 from torch import Tensor
 
 from normals_parts.cases import Config, Key, Row, percent
-from veckm.data.protocol import LabelledCloud, angle_error, mean_over_sets, rmse
+from veckm.data.protocol import LabeledCloud, angle_error, mean_over_sets, rmse
 from veckm.tasks.normals import Estimate, estimate
 from veckm.tasks.normals.evaluate import FREE, OURS
 
@@ -46,7 +46,7 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
         yield rows
 
 
-def figures(found: Estimate, cloud: LabelledCloud) -> dict[str, object]:
+def figures(found: Estimate, cloud: LabeledCloud) -> dict[str, object]:
     """RMSE of all points, of those kept by expected and by true error, and the histogram."""
     expected = found.error[cloud.subset].double()
     error = angle_error(found.normal[cloud.subset], cloud.normal[cloud.subset])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from normals_parts.cases import Config, Key, Row, percent
 from veckm.cli.text import counted
-from veckm.data.protocol import LabelledCloud, make_cloud
+from veckm.data.protocol import LabeledCloud, make_cloud
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import jet
 from veckm.tasks.normals.evaluate import FIRST_SEED, KS, OURS, procedural
@@ -24,14 +24,14 @@ SETS = ("none", "low", "med")
 CURVED, FLAT = 1.0, 1e-6
 _SURFACES, _FEWEST = 12, 20
 
-Bend = Callable[[LabelledCloud], tuple[Tensor, Tensor]]  # (M, 3) and (M, 2), at the subset
+Bend = Callable[[LabeledCloud], tuple[Tensor, Tensor]]  # (M, 3) and (M, 2), at the subset
 
 
 def methods(config: Config) -> dict[str, Bend]:
     """Normals, and curvatures that go with their signs."""
     net = config.net
 
-    def mine(cloud: LabelledCloud) -> tuple[Tensor, Tensor]:
+    def mine(cloud: LabeledCloud) -> tuple[Tensor, Tensor]:
         found = estimate(cloud.pos, net=net, curvature=True)
         assert found.curvature is not None
         return found.normal[cloud.subset], found.curvature[cloud.subset]
@@ -58,7 +58,7 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
             ]
 
 
-def figures(normal: Tensor, curvature: Tensor, cloud: LabelledCloud) -> dict[str, float]:
+def figures(normal: Tensor, curvature: Tensor, cloud: LabeledCloud) -> dict[str, float]:
     """Median relative error of H where it is curved, median |H| where it is flat."""
     assert cloud.curvature is not None
     truth = cloud.curvature[cloud.subset].double()

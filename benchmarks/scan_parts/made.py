@@ -8,14 +8,14 @@ from pathlib import Path
 import laspy
 import numpy as np
 
-#: Points on a square metre, as airborne scans have.
+#: Points on a square meter, as airborne scans have.
 DENSITY = 10.0
 _BLOCK = 1_000_000
-_HOUSE = 40.0  # metres from one to the next
+_HOUSE = 40.0  # meters from one to the next
 
 
 def terrain(points: int, seed: int = 0) -> Iterator[np.ndarray]:  # (M, 3) float64 each
-    """Hills with flat-roofed houses, a few centimetres of noise; piece by piece, in strips."""
+    """Hills with flat-roofed houses, a few centimeters of noise; piece by piece, in strips."""
     side = (points / DENSITY) ** 0.5
     rng = np.random.default_rng(seed)
     done = 0
@@ -32,7 +32,7 @@ def terrain(points: int, seed: int = 0) -> Iterator[np.ndarray]:  # (M, 3) float
 
 
 def write_laz(path: Path, points: int) -> None:
-    """As LAZ 1.4 with millimetres, intensity and time, as a survey would deliver it."""
+    """As LAZ 1.4 with millimeters, intensity and time, as a survey would deliver it."""
     header = laspy.LasHeader(point_format=6, version="1.4")
     header.scales, header.offsets = np.full(3, 0.001), np.array([5e5, 4e6, 0.0])
     done = 0
@@ -47,7 +47,7 @@ def write_laz(path: Path, points: int) -> None:
 
 
 def write_ply(path: Path, points: int) -> None:
-    """As binary PLY with float coordinates, normals and colours: what mesh tools write."""
+    """As binary PLY with float coordinates, normals and colors: what mesh tools write."""
     kind = np.dtype(
         [(name, "<f4") for name in ("x", "y", "z", "nx", "ny", "nz")]
         + [(name, "u1") for name in ("red", "green", "blue")]

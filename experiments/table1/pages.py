@@ -53,7 +53,7 @@ def accuracy_table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def runtime_tables(rows: Sequence[dict[str, Any]]) -> str:
-    """Two tables: against the points, and against the neighbours."""
+    """Two tables: against the points, and against the neighbors."""
     out = []
     for against, other in (("points", "neighbors"), ("neighbors", "points")):
         mine = [row for row in rows if row["against"] == against]

@@ -42,7 +42,7 @@ class Options:
     """Folder with train/ and val/, or with meshes of which every third is tested on. Procedural
     shapes without it."""
     rows: tuple[RowName, ...] = ("kpconv-64", "dgcnn-128", "pointnet-300", "veckm")
-    """Rows of the table: the encoder, and its kernel points or neighbours."""
+    """Rows of the table: the encoder, and its kernel points or neighbors."""
     every_row: bool = False
     """All ten rows."""
     points: int = 100_000
@@ -64,9 +64,9 @@ class Options:
     layers: tuple[int, ...] = (1, 2, 3, 4)
     """Numbers of layers in the ablation."""
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
-    """Numbers of points to time, with 500 neighbours."""
+    """Numbers of points to time, with 500 neighbors."""
     neighbors: tuple[int, ...] = (32, 128, 500, 1_000)
-    """Numbers of neighbours to time, with the second of the sizes."""
+    """Numbers of neighbors to time, with the second of the sizes."""
     budget: float = 60.0
     """Seconds: calls that would take longer are not timed."""
     out: Path = Path(__file__).resolve().parents[1] / "results"
@@ -106,9 +106,9 @@ def row_of(name: str, options: Options) -> Row:
     if kind == "kpconv":
         return Row(name, f"KPConv, {k} kernel points", lambda: net(KPConv(k)), 2_000, 200)
     if kind == "pointnet":
-        return Row(name, f"PointNet, {k} neighbours", lambda: net(PointNet(k)), 60_000 // k, 50)
+        return Row(name, f"PointNet, {k} neighbors", lambda: net(PointNet(k)), 60_000 // k, 50)
     graph = options.graph
-    return Row(name, f"DGCNN, {k} neighbours", lambda: net(DGCNN(k, graph)), 2 * graph, graph)
+    return Row(name, f"DGCNN, {k} neighbors", lambda: net(DGCNN(k, graph)), 2 * graph, graph)
 
 
 def layers_row(layers: int) -> Row:
@@ -118,7 +118,7 @@ def layers_row(layers: int) -> Row:
 
 
 def contenders(k: int) -> dict[str, LocalEncoder]:
-    """The encoders of the runtime figure with K neighbours; VecKM has none to count."""
+    """The encoders of the runtime figure with K neighbors; VecKM has none to count."""
     return {
         "VecKM": paper_network().encoder,
         "VecKM, random features (the paper's)": paper_network(engine="random").encoder,

@@ -15,7 +15,7 @@ from results import log, write
 from torch import Tensor, nn
 
 from table1.rows import Options, Row
-from veckm.data.protocol import LabelledCloud, angle_error, mean_over_sets, rmse
+from veckm.data.protocol import LabeledCloud, angle_error, mean_over_sets, rmse
 from veckm.data.sampling import make_generator, rotation
 from veckm.tasks.normals.paper import DenseNormalNet, seeded, unoriented_loss
 
@@ -24,7 +24,7 @@ SETTLE = 20  # turned clouds that the batch norms average over in the end
 
 
 def train(
-    row: Row, seed: int, clouds: Sequence[LabelledCloud], options: Options
+    row: Row, seed: int, clouds: Sequence[LabeledCloud], options: Options
 ) -> tuple[DenseNormalNet, dict[str, Any]]:
     """The network after its last visit, and what was done; goes on from a checkpoint."""
     net = seeded(row.make, seed).train()
@@ -57,7 +57,7 @@ def train(
 def visit(
     net: DenseNormalNet,
     optimizer: torch.optim.Optimizer,
-    cloud: LabelledCloud,  # its points in the unit ball
+    cloud: LabeledCloud,  # its points in the unit ball
     row: Row,
     generator: torch.Generator,
 ) -> tuple[int, float]:
@@ -77,7 +77,7 @@ def visit(
 
 @torch.no_grad()
 def look(
-    net: DenseNormalNet, cloud: LabelledCloud, count: int, generator: torch.Generator
+    net: DenseNormalNet, cloud: LabeledCloud, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # (M, ...), (M, 3)
     """What the encoder gathers at random points of the turned cloud, and their normals."""
     turn = rotation(generator).float()
@@ -87,7 +87,7 @@ def look(
 
 @torch.no_grad()
 def settle(
-    net: DenseNormalNet, row: Row, clouds: Sequence[LabelledCloud], generator: torch.Generator
+    net: DenseNormalNet, row: Row, clouds: Sequence[LabeledCloud], generator: torch.Generator
 ) -> None:
     """Batch norms to the average over many turned training clouds, with the final weights.
 
@@ -108,7 +108,7 @@ def settle(
 
 
 @torch.no_grad()
-def evaluate(net: DenseNormalNet, clouds: Iterable[LabelledCloud]) -> dict[str, float]:
+def evaluate(net: DenseNormalNet, clouds: Iterable[LabeledCloud]) -> dict[str, float]:
     """RMSE in degrees: of each cloud, its mean over each set, and the mean over the sets."""
     net.eval()
     scores: dict[str, list[float]] = {}

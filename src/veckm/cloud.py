@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-#: Names under which files keep normals, and colours; the first is what PLY says.
+#: Names under which files keep normals, and colors; the first is what PLY says.
 NORMAL_NAMES = (
     ("nx", "ny", "nz"),
     ("NormalX", "NormalY", "NormalZ"),
@@ -44,7 +44,7 @@ class PointCloud:
     .. math:: x_k = \\mathrm{origin} + \\mathrm{pos}_k
 
     Surveys are far from zero: what is exact in float64 about an origin nearby would be rounded
-    by metres in float32 about zero.
+    by meters in float32 about zero.
 
     Attributes:
         pos: the points about ``origin``.

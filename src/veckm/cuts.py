@@ -1,4 +1,4 @@
-"""A plane through a point, across its surface: the neighbours there, and what an encoding holds."""
+"""A plane through a point, across its surface: the neighbors there, and what an encoding holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veckm.functional import reconstruct
 
 #: Half of the side of the plane, half of its thickness, and what counts as near, in radii.
 _SIDE, _THICK, _NEAR = 1.5, 0.25, 2.2
-#: Neighbours in the mixture that the density is compared with; a random part if there are more.
+#: Neighbors in the mixture that the density is compared with; a random part if there are more.
 _MOST = 1500
 
 
@@ -22,10 +22,10 @@ class Cut:
     """What is near the plane, and the density on it that an encoding alone holds (Proposition 1).
 
     Attributes:
-        points: the neighbours near the plane, about the point; the second coordinate is across.
+        points: the neighbors near the plane, about the point; the second coordinate is across.
         weight: of the window at each of them.
         density: from the encoding, rows from the top of the plane to its bottom.
-        mixture: the kernel mixture of all neighbours at the same places, which density estimates.
+        mixture: the kernel mixture of all neighbors at the same places, which density estimates.
         side: half of the side of the plane.
         seen: points within the radius, wherever they are.
         axes: along the surface, across it, and out of the plane.
@@ -101,8 +101,8 @@ def cut(
 def _axes(near: Tensor, weight: Tensor) -> Tensor:  # (K, 3), (K,) -> (3, 3)
     """The main direction of the surface, the direction across it, and the third."""
     middle = (near * weight[:, None]).sum(0) / weight.sum()
-    centred = (near - middle).double()
-    vectors: Tensor = torch.linalg.eigh(centred.t() @ (centred * weight[:, None]))[1]
+    centered = (near - middle).double()
+    vectors: Tensor = torch.linalg.eigh(centered.t() @ (centered * weight[:, None]))[1]
     axes = vectors[:, [2, 0, 1]].t()
     # Either sign would do; this one shows what is up as up.
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -12,8 +11,16 @@ from torch import Tensor, nn
 from veckm import frequencies, inputs
 from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
-from veckm.planning import EngineName, Plan, Scales, WindowName, followed, make_window
-from veckm.sizes import DEFAULT_DETAIL, Sizes, joined, resolve_alpha, resolve_beta
+from veckm.planning import EngineName, Plan, Scales, followed
+from veckm.sizes import (
+    DEFAULT_DETAIL,
+    Sizes,
+    WindowName,
+    joined,
+    make_window,
+    resolve_alpha,
+    resolve_beta,
+)
 
 __all__ = ["DEFAULT_DETAIL", "VecKM"]
 
@@ -90,17 +97,17 @@ class VecKM(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        in_dim = _at_least_one(in_dim, "in_dim")
+        in_dim = inputs.check_count(in_dim, "in_dim")
         self.window, self.engine, self.norm = window, engine, norm
         self.eps = inputs.check_eps(eps, torch.float64)  # that of the points is checked with them
         self.validate = validate
-        self._p, self._draw, self._seed = _at_least_one(p, "p"), draw, seed
+        self._p, self._draw, self._seed = inputs.check_count(p, "p"), draw, seed
         self.beta = resolve_beta(beta, radius)
         _check_names(window, engine, norm, draw, self.beta[0])
         self._alpha: tuple[float, ...] | None = None
         if A is None:
             drawn, self.beta = resolve_alpha(alpha, detail, self.beta, default=beta is None)
-            dim = _at_least_one(_DIM if dim is None else dim, "dim")
+            dim = inputs.check_count(_DIM if dim is None else dim, "dim")
             self.register_buffer("A", self._drawn("A", in_dim, dim, drawn))
             self._alpha = drawn
         elif alpha is not None or detail is not None:
@@ -297,14 +304,6 @@ class VecKM(nn.Module):
                 "build it with the values of the state"
             )
         return sizes
-
-
-def _at_least_one(value: int, name: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value!r}")
-    return operator.index(value)
 
 
 def _check_names(

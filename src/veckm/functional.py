@@ -1,7 +1,7 @@
 """The mathematics without state: encode, reconstruct, compare.
 
 E(x) = exp(i x A)                              carrier, |E| = 1
-G(q) = sum_j w_j window(x_j - q) E(x_j - q)    encoding of the neighbourhood of q
+G(q) = sum_j w_j window(x_j - q) E(x_j - q)    encoding of the neighborhood of q
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from veckm import inputs
 from veckm.engines import Gaussian, Norm
 from veckm.engines.phasors import phase, phasors
 from veckm.moments import Moments
-from veckm.planning import EngineName, Scales, WindowName, make_window
+from veckm.planning import EngineName, Scales
+from veckm.sizes import WindowName, make_window
 
 
 def encode(
@@ -101,11 +102,11 @@ def moments(
 
 
 def encode_neighborhood(
-    offsets: Tensor,  # (..., K, D_in): neighbours about their centre, x_k - x_0
+    offsets: Tensor,  # (..., K, D_in): neighbors about their center, x_k - x_0
     A: Tensor,  # (D_in, D)
     weights: Tensor | None = None,  # (..., K)
 ) -> Tensor:
-    """g = 1/K sum_k exp(i (x_k - x_0) A): Theorem 1, for neighbourhoods that are given.
+    """g = 1/K sum_k exp(i (x_k - x_0) A): Theorem 1, for neighborhoods that are given.
 
     Shapes:
         returns: (..., D) complex.
@@ -128,7 +129,7 @@ def reconstruct(
 ) -> Tensor:
     """f(x) = Re <exp(i x A), g> / D: the density that an encoding holds (Proposition 1).
 
-    It tends to the Gaussian kernel mixture of the neighbours as D grows (Lemma 2); the factor 1/D,
+    It tends to the Gaussian kernel mixture of the neighbors as D grows (Lemma 2); the factor 1/D,
     which the paper's proposition leaves out, is that of its Lemma 1.
 
     Shapes:
@@ -139,7 +140,7 @@ def reconstruct(
 
 
 def similarity(G1: Tensor, G2: Tensor) -> Tensor:
-    """Re <g1, g2> / D: how alike two neighbourhoods are (Proposition 2).
+    """Re <g1, g2> / D: how alike two neighborhoods are (Proposition 2).
 
     It tends to the correlation of the two kernel mixtures as D grows (Lemma 3), and is 1 for equal
     encodings of unit norm. Leading dimensions broadcast.
@@ -158,7 +159,7 @@ def kernel_mixture(
     alpha: float,
     weights: Tensor | None = None,  # (K,)
 ) -> Tensor:
-    """f(x) = 1/K sum_k exp(-alpha^2 |x - x_k|^2 / 2): the mixture that the encoding vectorises.
+    """f(x) = 1/K sum_k exp(-alpha^2 |x - x_k|^2 / 2): the mixture that the encoding vectorizes.
 
     Shapes:
         returns: (P,) real.

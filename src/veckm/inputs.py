@@ -7,6 +7,7 @@ caller passes validate=False: each such check is a pass over the data and, on a 
 from __future__ import annotations
 
 import math
+import operator
 
 import torch
 from torch import Tensor
@@ -67,6 +68,15 @@ def check_finite(values: Tensor, name: str) -> float:
         f"index {first[0] if len(first) == 1 else first}; "
         f"drop such points first, for example {name}[torch.isfinite({name}).all(-1)]"
     )
+
+
+def check_count(value: int, name: str, least: int = 1) -> int:
+    """A whole number, not below `least`."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    return operator.index(value)
 
 
 def check_positive(value: float, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Encodings as colours: their three main directions are red, green and blue."""
+"""Encodings as colors: their three main directions are red, green and blue."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from torch import Tensor
 
 from veckm.components import Components, as_real, principal_components
 
-#: What a cloud can be coloured by.
-Colour = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
+#: What a cloud can be colored by.
+Color = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 
 #: Rows that are projected at a time, so that they stay in the cache.
 _ROWS = 16_384
-#: Share of the sample beyond either end of the colours.
+#: Share of the sample beyond either end of the colors.
 _BEYOND = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class Palette:
-    """Colours for encodings of the same encoder, so that like colours mean like neighbourhoods.
+    """Colors for encodings of the same encoder, so that like colors mean like neighborhoods.
 
-    There is no randomness in it: the same encodings have the same colours in every run.
+    There is no randomness in it: the same encodings have the same colors in every run.
 
     Attributes:
         components: the three directions of largest variance.
-        low, high: the coordinates along them that get the darkest and the lightest colour.
+        low, high: the coordinates along them that get the darkest and the lightest color.
 
     Shapes:
         - low, high: (3,)
@@ -51,7 +51,7 @@ class Palette:
         total = max(self.components.total, 1e-12)
         return tuple((self.components.variance / total).tolist())
 
-    def colours(self, encodings: Tensor) -> Tensor:  # (N, D) complex -> (N, 3) uint8
+    def colors(self, encodings: Tensor) -> Tensor:  # (N, D) complex -> (N, 3) uint8
         """Red, green and blue of each."""
         # A byte needs no float64, in which components.project takes ten times as long.
         scale = 255 / (self.high - self.low).clamp_min(1e-12)

@@ -25,9 +25,7 @@ from torch.autograd.forward_ad import unpack_dual
 from veckm import inputs
 from veckm.engines import (
     ENGINES,
-    Ball,
     Engine,
-    Gaussian,
     Geometry,
     Modulation,
     Norm,
@@ -42,11 +40,10 @@ from veckm.engines.dense import DenseOperator
 from veckm.engines.phasors import as_real
 from veckm.engines.precision import full_precision
 from veckm.engines.tracing import too_large, traced
-from veckm.frequencies import BETA_TIMES_RADIUS
 from veckm.moments import Moments, from_sums, polynomials
 from veckm.parallel import one_thread
+from veckm.sizes import WindowName, make_window
 
-WindowName = Literal["gaussian", "ball"]
 EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
 
 #: Real columns that `auto` chooses for where it is not told: an encoding of size 256.
@@ -347,21 +344,3 @@ def _traceable(name: EngineName, geometry: Geometry) -> tuple[Engine, float, Ope
             "vector; call it outside of the graph, for example by torch.compiler.disable"
         )
     return find("dense", g.window), math.nan, DenseOperator(g)
-
-
-def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
-    """The window called `name`, sized by beta or by radius; the other follows (Appendix D)."""
-    if (beta is None) == (radius is None):
-        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
-    if beta is not None:
-        beta = inputs.check_positive(beta, "beta")
-        radius = BETA_TIMES_RADIUS / beta
-    else:
-        assert radius is not None
-        radius = inputs.check_positive(radius, "radius")
-        beta = BETA_TIMES_RADIUS / radius
-    if name == "gaussian":
-        return Gaussian(beta)
-    if name == "ball":
-        return Ball(radius)
-    raise ValueError(f"unknown window {name!r}: use 'gaussian' or 'ball'")

@@ -1,25 +1,45 @@
-"""The sizes of an encoder's scales: alpha and beta from what a user gives, and as stored values."""
+"""Sizes of windows and scales: alpha and beta from what a user gives, and as stored values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from veckm import inputs
+from veckm.engines import Ball, Gaussian, Window
 from veckm.frequencies import BETA_TIMES_RADIUS
-from veckm.planning import WindowName
 
 #: alpha * radius when only a radius is given: the authors' default level of detail.
 DEFAULT_DETAIL = 6.0
 #: Relative difference up to which two sizes are the same: 1.8 / 0.18 is not exactly 10.
 _SAME = 1e-6
 
+WindowName = Literal["gaussian", "ball"]
+
 Given = float | Sequence[float] | None
+
+
+def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
+    """The window called `name`, sized by beta or by radius; the other follows (Appendix D)."""
+    if (beta is None) == (radius is None):
+        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
+    if beta is not None:
+        beta = inputs.check_positive(beta, "beta")
+        radius = BETA_TIMES_RADIUS / beta
+    else:
+        assert radius is not None
+        radius = inputs.check_positive(radius, "radius")
+        beta = BETA_TIMES_RADIUS / radius
+    if name == "gaussian":
+        return Gaussian(beta)
+    if name == "ball":
+        return Ball(radius)
+    raise ValueError(f"unknown window {name!r}: use 'gaussian' or 'ball'")
 
 
 def resolve_beta(beta: Given, radius: Given) -> tuple[float, ...]:

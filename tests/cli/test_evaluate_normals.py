@@ -72,7 +72,7 @@ def test_the_report_for_programs_is_one_object(meshes, weights, capsys):
     assert (report["clouds"], report["points"], report["shapes"]) == (6, 300, str(meshes))
     rows = report["rows"]
     assert all(list(row) == [*SETS, "mean"] for row in rows.values())
-    # On flat faces few neighbours are right, and all points of the cloud are not.
+    # On flat faces few neighbors are right, and all points of the cloud are not.
     assert rows["PCA, k = 18"]["none"] < rows["PCA, k = 450"]["none"] < 90
     best = rows["PCA, best k per set"]
     assert all(best[key] <= rows[f"PCA, k = {k}"][key] for key in best for k in (18, 122, 450))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from veckm.data.meshes import Mesh, normalise, read_mesh, sample_mesh
+from veckm.data.meshes import Mesh, normalize, read_mesh, sample_mesh
 
 CORNERS = [(0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.5, 1.5)]
 # A pyramid: a square base and four sides.
@@ -123,7 +123,7 @@ def test_a_file_cut_short_anywhere_is_a_value_error_that_names_it(
             assert str(error).startswith(f"{path}: cannot be read as ")  # noqa: PT017
         else:
             silent += 1
-    # Text may end in the middle of a number, and OBJ and OFF colours after any line.
+    # Text may end in the middle of a number, and OBJ and OFF colors after any line.
     allowed = {".ply": 8 if "text" in name else 0, ".off": 12, ".obj": len(data), ".stl": 7}
     assert silent <= (0 if name == "binary.stl" else allowed[Path(name).suffix.lower()])
 
@@ -170,9 +170,9 @@ def test_a_missing_file_is_the_usual_error(tmp_path: Path) -> None:
         read_mesh(tmp_path / "a.ply")
 
 
-def test_normalised_meshes_are_centred_with_a_box_of_diagonal_one() -> None:
+def test_normalized_meshes_are_centered_with_a_box_of_diagonal_one() -> None:
     stray = torch.cat((pyramid().vertices * 30 + 1000, torch.tensor([[1e9, 0.0, 0.0]]).double()))
-    mesh = normalise(Mesh(stray, pyramid().faces))
+    mesh = normalize(Mesh(stray, pyramid().faces))
     used = mesh.vertices[:5]
     torch.testing.assert_close(used.amax(0), -used.amin(0))
     assert float((used.amax(0) - used.amin(0)).norm()) == pytest.approx(1)
@@ -254,7 +254,7 @@ def test_real_meshes_are_read_whole_and_closed(shared_data: Path) -> None:
     if not paths:
         pytest.skip(f"no meshes under {shared_data / 'meshes/val'}")
     for path in paths:
-        mesh = normalise(read_mesh(path))
+        mesh = normalize(read_mesh(path))
         a, b, c = mesh.vertices[mesh.faces].unbind(1)
         # The area vectors of a closed surface add up to zero, and the volume is positive outward.
         total = torch.linalg.cross(b - a, c - a).sum(0)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from veckm.data.pcpnet import PAGE, PCPNet, read_shape, write_pcpnet
-from veckm.data.protocol import SETS, LabelledCloud, make_cloud
+from veckm.data.protocol import SETS, LabeledCloud, make_cloud
 from veckm.data.surfaces import Torus, prism
 
 
-def cloud(name: str = "ring", set: str = "none", seed: int = 0) -> LabelledCloud:
+def cloud(name: str = "ring", set: str = "none", seed: int = 0) -> LabeledCloud:
     source = Torus() if name == "ring" else prism(4)
     return make_cloud(source, set, seed, n=200, evaluated=20, name=name)
 

@@ -13,7 +13,7 @@ from veckm.data.meshes import Mesh
 from veckm.data.protocol import (
     NOISE,
     SETS,
-    LabelledCloud,
+    LabeledCloud,
     angle_error,
     load_meshes,
     make_cloud,
@@ -63,7 +63,7 @@ def test_uneven_sets_lie_on_the_shape_and_are_uneven(name: str) -> None:
     on_face = ((uneven.pos.abs() < 1e-6) | ((uneven.pos - 1).abs() < 1e-6)).any(-1)
     assert bool(on_face.all())
 
-    def spread(cloud: LabelledCloud) -> float:
+    def spread(cloud: LabeledCloud) -> float:
         """Deviation of the counts of 144 squares on each of six faces, as a share of their mean."""
         face = (cloud.normal @ torch.tensor([1.0, 2.0, 3.0])).round().long() + 3
         flat = cloud.pos[cloud.normal == 0].view(-1, 2)  # along the face

@@ -139,7 +139,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     for array, message in (
         (room(0)[:, :6], r"has shape \(300, 6\)"),
         (room(0) * [1, 1, np.nan, 1, 1, 1, 1], "NaN"),
-        (room(0) * [1, 1, 1, 2, 1, 1, 1], "colours"),
+        (room(0) * [1, 1, 1, 2, 1, 1, 1], "colors"),
     ):
         np.save(folder / "Area_1_office_1.npy", array)
         with pytest.raises(ValueError, match=rf"Area_1_office_1\.npy: .*{message}"):

@@ -253,7 +253,7 @@ def test_a_scan_is_the_statue_with_noise_along_the_beam_and_parts_unseen() -> No
 
 
 def test_lidar_points_without_noise_lie_on_the_ground_in_rings() -> None:
-    shape = shapes.lidar(20_000, noise=0.0, metres=True)
+    shape = shapes.lidar(20_000, noise=0.0, meters=True)
     ground = normals(shape)[:, 2] == 1
     floor = shape.pos[ground & (shape.pos[:, 2] < 0.1)].double()
     assert float(floor[:, 2].abs().max()) < 1e-5
@@ -264,7 +264,7 @@ def test_lidar_points_without_noise_lie_on_the_ground_in_rings() -> None:
 
 
 def test_lidar_points_get_fewer_with_distance() -> None:
-    shape = shapes.lidar(50_000, metres=True)
+    shape = shapes.lidar(50_000, meters=True)
     distance = length(shape.pos[normals(shape)[:, 2] == 1][:, :2])
     edges = torch.tensor([5.0, 10.0, 15.0, 20.0, 30.0, 40.0])
     density = torch.histogram(distance, edges).hist / (edges[1:].square() - edges[:-1].square())
@@ -272,19 +272,19 @@ def test_lidar_points_get_fewer_with_distance() -> None:
 
 
 def test_lidar_sees_no_point_from_behind() -> None:
-    shape = shapes.lidar(20_000, noise=0.0, metres=True)
+    shape = shapes.lidar(20_000, noise=0.0, meters=True)
     ray = shape.pos - torch.tensor([0.0, 0.0, HEIGHT])
     assert float((ray * normals(shape)).sum(-1).max()) < 0
     assert float(length(ray).max()) < RANGE
 
 
 def test_lidar_in_metres_is_the_same_scan_times_the_range() -> None:
-    small, large = shapes.lidar(1000), shapes.lidar(1000, metres=True)
+    small, large = shapes.lidar(1000), shapes.lidar(1000, meters=True)
     torch.testing.assert_close(small.pos * RANGE, large.pos)
 
 
 def test_many_lidar_points_come_from_several_turns_down_the_street() -> None:
-    shape = shapes.lidar(400_000, metres=True, noise=0.0)
+    shape = shapes.lidar(400_000, meters=True, noise=0.0)
     assert len(shape.pos) == 400_000
     ground = shape.pos[normals(shape)[:, 2] == 1]
     nearest = length(ground[:, :2]).min()

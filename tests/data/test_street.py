@@ -10,8 +10,8 @@ from veckm.data.street import Street, make_street
 def inside(street: Street, x: Tensor) -> Tensor:
     """Whether points (..., 3) are in a box, in a pole or underground, one object at a time."""
     hit = x[..., 2] < 0
-    for centre, half, yaw in zip(street.centre, street.half, street.yaw, strict=True):
-        y, c, s = x - centre, yaw.cos(), yaw.sin()
+    for center, half, yaw in zip(street.center, street.half, street.yaw, strict=True):
+        y, c, s = x - center, yaw.cos(), yaw.sin()
         local = torch.stack(
             (c * y[..., 0] + s * y[..., 1], c * y[..., 1] - s * y[..., 0], y[..., 2]), -1
         )
@@ -65,7 +65,7 @@ def test_leaving_out_what_is_not_ahead_changes_nothing() -> None:
         o, d = _rays(3.0, sector, 16)
         first, last = float(sector[0]), float(sector[-1])
         ahead = street.within(o[0], (first + last) / 2, (last - first) / 2)
-        assert len(ahead.centre) < len(street.centre)
+        assert len(ahead.center) < len(street.center)
         parts.append(ahead.cast(o, d))
     torch.testing.assert_close(torch.cat([d for d, _ in parts]), distance)
     hit = distance.isfinite()

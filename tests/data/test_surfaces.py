@@ -228,7 +228,7 @@ def test_random_shapes_agree_with_their_own_points(seed: int) -> None:
         assert part.dtype == torch.float32
         assert bool(part.isfinite().all())
     assert 0.8 < float(shape.pos.norm(dim=-1).max()) < 1.05
-    # The plane through a point and its neighbours has about the normal, except near edges.
+    # The plane through a point and its neighbors has about the normal, except near edges.
     pos = shape.pos.double().numpy()
     near = torch.from_numpy(pos[cKDTree(pos).query(pos[:500], k=10)[1]])  # (500, 10, 3)
     near = near - near.mean(1, keepdim=True)

@@ -9,7 +9,7 @@ from clouds import CLOUDS, frequencies
 from tolerance import assert_rounding, mean_error
 from torch import Generator, Tensor
 
-from veckm.planning import make_window
+from veckm.sizes import make_window
 
 EPS = 1e-4
 BETA = 3.0

@@ -11,7 +11,7 @@ from torch import Generator
 
 from veckm import encode
 from veckm.engines import ENGINES, Engine, Geometry, GridTooLarge, Points, choose, grid
-from veckm.planning import make_window
+from veckm.sizes import make_window
 
 
 class TestAuto(EngineConformance):

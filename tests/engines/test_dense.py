@@ -1,4 +1,4 @@
-"""The dense engine against the definition written out pair by pair, without any factorisation."""
+"""The dense engine against the definition written out pair by pair, without any factorization."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twins import by_definition, over_clouds
 
 from veckm import encode
 from veckm.engines import dense
-from veckm.planning import make_window
+from veckm.sizes import make_window
 
 
 class TestDense(EngineConformance):

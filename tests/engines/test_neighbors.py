@@ -1,4 +1,4 @@
-"""The neighbours engine: exact for the ball, within eps for the Gaussian."""
+"""The neighbors engine: exact for the ball, within eps for the Gaussian."""
 
 from __future__ import annotations
 

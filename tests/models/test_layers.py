@@ -14,7 +14,7 @@ def random(generator: Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
 
 
-def learnt(layer: nn.Module, generator: Generator) -> None:
+def learned(layer: nn.Module, generator: Generator) -> None:
     """Norms that have seen something."""
     for norm in layer.modules():
         if isinstance(norm, nn.BatchNorm1d):
@@ -38,7 +38,7 @@ def same(a: Tensor, b: Tensor, inputs: list[Tensor]) -> None:
 @pytest.mark.parametrize("slope", [0.0, 0.2, 1.0])
 def test_the_folded_norm_is_the_norm(slope: float, generator: Generator) -> None:
     layer = Dense(5, 7, slope).double().eval()
-    learnt(layer, generator)
+    learned(layer, generator)
     x = random(generator, 2, 11, 5)
     plain = layer.norm(layer.linear(x))
     plain = plain if slope == 1 else nn.functional.leaky_relu(plain, slope)
@@ -48,15 +48,15 @@ def test_the_folded_norm_is_the_norm(slope: float, generator: Generator) -> None
 @pytest.mark.parametrize("training", [True, False])
 def test_grouped_is_the_layer_on_offsets_and_features(training: bool, generator: Generator) -> None:
     layer = Dense(3 + 4, 6).double().train(training)
-    learnt(layer, generator)
+    learned(layer, generator)
     pos, features = random(generator, 2, 9, 3), random(generator, 2, 9, 4)
     near = torch.randint(9, (2, 5, 3), generator=generator)
-    centre = pos[:, :5]
-    offset = gather(pos, near) - centre[:, :, None]
+    center = pos[:, :5]
+    offset = gather(pos, near) - center[:, :, None]
     slow = layer(torch.cat((offset, gather(features, near)), dim=-1))
     layer.norm.norm.momentum = 0.0
     inputs = [pos, features, *layer.parameters()]
-    same(layer.grouped(pos, features, centre, near), slow, inputs)
+    same(layer.grouped(pos, features, center, near), slow, inputs)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -65,7 +65,7 @@ def test_beside_is_the_layers_on_what_was_copied_to_the_points(
     training: bool, columns: int, generator: Generator
 ) -> None:
     layers = head((5 + columns, 8, 6), 3, 0.0).double().train(training)
-    learnt(layers, generator)
+    learned(layers, generator)
     x, cloud = random(generator, 2, 9, 5), random(generator, 2, columns)
     slow = layers(torch.cat((x, cloud[:, None].expand(-1, 9, -1)), dim=-1))
     inputs = [x, *([cloud] if columns else []), *layers.parameters()]

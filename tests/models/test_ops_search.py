@@ -44,12 +44,12 @@ def test_distances_in_chunks_are_those_of_one_piece(
     assert torch.equal(ops.knn(points, queries, 3), whole)
 
 
-def test_neighbours_among_many_features_are_the_definition(generator: Generator) -> None:
+def test_neighbors_among_many_features_are_the_definition(generator: Generator) -> None:
     x = torch.rand(2, 200, 32, generator=generator, dtype=torch.float64)
     assert torch.equal(ops.knn(x, x, 5), over_batch(knn_twin, x, x, k=5))
 
 
-def test_a_single_neighbour_keeps_its_dimension(generator: Generator) -> None:
+def test_a_single_neighbor_keeps_its_dimension(generator: Generator) -> None:
     points = cloud(generator, 2, 200)
     own = torch.arange(200).expand(2, 200)
     assert torch.equal(ops.knn(points, points, 1)[..., 0], own)
@@ -82,7 +82,7 @@ def test_gather_takes_rows_cloud_by_cloud(generator: Generator) -> None:
 
 def test_what_cannot_be_found_is_said(generator: Generator) -> None:
     points = cloud(generator, 2, 10)
-    with pytest.raises(ValueError, match="k = 11 neighbours were asked of a cloud of 10"):
+    with pytest.raises(ValueError, match="k = 11 neighbors were asked of a cloud of 10"):
         ops.knn(points, points, 11)
     with pytest.raises(ValueError, match="points and queries must be"):
         ops.knn(points, points[:1], 3)

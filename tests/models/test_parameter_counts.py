@@ -9,7 +9,7 @@ CLASSES: dict[str, int] = {
     "part-segmentation": 50,
     "semantic-segmentation": 13,
 }
-#: Channels beside the coordinates: none for objects, the colours for scenes.
+#: Channels beside the coordinates: none for objects, the colors for scenes.
 CHANNELS = {"classification": 0, "part-segmentation": 0, "semantic-segmentation": 3}
 
 COUNTS: dict[tuple[str, Task], tuple[int, int]] = {  # plain, with VecKM

@@ -111,8 +111,8 @@ def test_an_uneven_cloud_is_as_near_as_it_is_to_itself_moved(tmp_path: Path, clo
     assert (apart(found) > 0.1).mean() <= 2 * (apart(moved) > 0.1).mean() + 2e-3
 
 
-def test_neighbours_in_a_part_are_those_of_the_whole(tmp_path: Path) -> None:
-    """Also on a regular grid with copies, where most neighbours are equally far."""
+def test_neighbors_in_a_part_are_those_of_the_whole(tmp_path: Path) -> None:
+    """Also on a regular grid with copies, where most neighbors are equally far."""
     grid = np.stack(np.meshgrid(np.arange(600.0), np.arange(16.0), [0.0]), -1).reshape(-1, 3)
     grid = np.concatenate([grid, grid[::7], grid[::7]])
     np.save(tmp_path / "in.npy", grid)
@@ -193,7 +193,7 @@ def test_consistent_directions_are_refused_with_the_reason() -> None:
         Normals("viewpoint")
 
 
-def test_a_lonely_cell_does_not_ask_for_its_crowded_neighbours() -> None:
+def test_a_lonely_cell_does_not_ask_for_its_crowded_neighbors() -> None:
     low = np.stack((np.arange(11.0), np.zeros(11), np.zeros(11)), 1) * 100
     boxes = np.stack((low, low + np.array([100, 100, 1])))
     counts = np.array([10_000] * 10 + [4])

@@ -116,7 +116,7 @@ def test_a_jet_of_higher_order_is_closer_on_a_clean_surface() -> None:
     assert not bool(jet(shape.pos, 60, 1)[1].any())
 
 
-def test_noise_wants_more_neighbours_and_a_clean_cloud_fewer(generator: Generator) -> None:
+def test_noise_wants_more_neighbors_and_a_clean_cloud_fewer(generator: Generator) -> None:
     clean, at = shapes.statue(20_000), torch.arange(0, 20_000, 20)
     noise = torch.randn(clean.pos.shape, generator=generator)
     noisy = clean.pos + 0.01 * noise
@@ -134,7 +134,7 @@ def test_a_subset_of_the_rows_gets_the_same_answers(estimate: Estimator) -> None
 
 
 @both
-def test_more_neighbours_than_points_are_all_points(estimate: Estimator) -> None:
+def test_more_neighbors_than_points_are_all_points(estimate: Estimator) -> None:
     pos = shapes.sphere(50).pos
     assert float(angles(estimate(pos, 1000), estimate(pos, 50)).max()) == 0
 
@@ -201,11 +201,11 @@ def test_a_vertical_line_faces_along_x(estimate: Estimator) -> None:
 
 
 @both
-def test_duplicates_only_make_the_neighbourhood_smaller(estimate: Estimator) -> None:
+def test_duplicates_only_make_the_neighborhood_smaller(estimate: Estimator) -> None:
     shape = shapes.sphere(2000)
     normal = estimate(shape.pos.repeat(3, 1), 60)
     assert float(angles(normal, shape.normal.repeat(3, 1)).mean()) < 3
-    hidden = estimate(shape.pos.repeat_interleave(20, 0), 10)  # all neighbours in one place
+    hidden = estimate(shape.pos.repeat_interleave(20, 0), 10)  # all neighbors in one place
     torch.testing.assert_close(hidden, UP.float().expand(40_000, 3))
 
 
@@ -258,9 +258,9 @@ def test_bad_input_says_what_was_got(estimate: Estimator) -> None:
         estimate(pos[:, :2], 5)
     with pytest.raises(ValueError, match=r"must have shape \(N, 3\).*got \(1, 10, 3\)"):
         estimate(pos[None], 5)
-    with pytest.raises(ValueError, match="number of neighbours, got 0"):
+    with pytest.raises(ValueError, match="number of neighbors, got 0"):
         estimate(pos, 0)
-    with pytest.raises(TypeError, match=r"number of neighbours, got 2\.5"):
+    with pytest.raises(TypeError, match=r"number of neighbors, got 2\.5"):
         estimate(pos, 2.5)
     with pytest.raises(ValueError, match="at has rows from 4 to 10, but pos has 10 points"):
         estimate(pos, 5, at=torch.tensor([10, 4]))

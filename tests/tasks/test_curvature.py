@@ -117,14 +117,14 @@ def median_error(pos: Tensor, normal: Tensor, k: int | None, expected: Tensor | 
     return float((found - expected).abs().median())
 
 
-def test_under_noise_large_neighbourhoods_are_taken(generator: Generator) -> None:
+def test_under_noise_large_neighborhoods_are_taken(generator: Generator) -> None:
     pos, normal = noisy_sphere(generator, 0.02)
     small, chosen = (median_error(pos, normal, k, 1.0) for k in (24, None))
     assert chosen < 0.3 * small
     assert chosen < 0.08
 
 
-def test_on_a_clean_surface_small_neighbourhoods_are_taken() -> None:
+def test_on_a_clean_surface_small_neighborhoods_are_taken() -> None:
     shape = shapes.statue(6000)
     expected = statue_mean_curvature(shape)
     small, large, chosen = (
@@ -157,7 +157,7 @@ def statue_mean_curvature(shape: Shape) -> Tensor:
     return div / 2
 
 
-def test_known_neighbours_give_what_a_search_would() -> None:
+def test_known_neighbors_give_what_a_search_would() -> None:
     shape = shapes.torus(3000)
     pos, normal = shape.pos.double(), normals(shape)
     one = principal_curvatures(pos, normal, neighbors=known(pos, 24))
@@ -216,7 +216,7 @@ def test_bad_input_says_what_was_got() -> None:
         principal_curvatures(pos, normal[:9])
     with pytest.raises(ValueError, match="normal has NaN or infinite values"):
         principal_curvatures(pos, normal / 0)
-    with pytest.raises(ValueError, match="number of neighbours, got -1"):
+    with pytest.raises(ValueError, match="number of neighbors, got -1"):
         principal_curvatures(pos, normal, -1)
     with pytest.raises(ValueError, match=r"shape \(10, K\) or \(10, S, K\), got \(9, 4\)"):
         principal_curvatures(pos, normal, neighbors=torch.zeros(9, 4, dtype=torch.int64))

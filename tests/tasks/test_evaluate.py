@@ -13,7 +13,7 @@ from torch import Tensor
 
 from veckm.data import shapes
 from veckm.data.pcpnet import write_pcpnet
-from veckm.data.protocol import SETS, LabelledCloud, angle_error, make_cloud, rmse
+from veckm.data.protocol import SETS, LabeledCloud, angle_error, make_cloud, rmse
 from veckm.data.surfaces import Torus
 from veckm.data.variety import random_surface
 from veckm.tasks.normals.classical import jet_normals, pca_normals
@@ -44,7 +44,7 @@ def net() -> NormalNet:
         return NormalNet(stages=2, hidden=8, context=8)
 
 
-def clouds(sets: tuple[str, ...] = SETS, names: str = "ab") -> Iterator[LabelledCloud]:
+def clouds(sets: tuple[str, ...] = SETS, names: str = "ab") -> Iterator[LabeledCloud]:
     for name in names:
         for key in sets:
             yield make_cloud(Torus(0.4), key, ord(name), n=300, evaluated=40, name=name)
@@ -53,7 +53,7 @@ def clouds(sets: tuple[str, ...] = SETS, names: str = "ab") -> Iterator[Labelled
 def off_by(*degrees: float) -> Answers:
     """The true normals turned by some angles, one after the other and again."""
 
-    def answers(cloud: LabelledCloud) -> Tensor:
+    def answers(cloud: LabeledCloud) -> Tensor:
         n = cloud.normal[cloud.subset].double()
         axis = torch.nn.functional.one_hot(n.abs().argmin(-1), 3).double()
         side = torch.nn.functional.normalize(torch.linalg.cross(n, axis), dim=-1)
@@ -138,7 +138,7 @@ def test_two_clouds_of_one_name_are_refused() -> None:
 def counting(answers: Answers, calls: list[tuple[str, str]], stop: int | None = None) -> Answers:
     """The same answers; every call is noted, and the call number `stop` is killed."""
 
-    def counted(cloud: LabelledCloud) -> Tensor:
+    def counted(cloud: LabeledCloud) -> Tensor:
         if len(calls) == stop:
             raise KeyboardInterrupt
         calls.append((cloud.name, cloud.set))

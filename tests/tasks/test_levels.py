@@ -12,7 +12,7 @@ from veckm.data import shapes
 from veckm.tasks.normals.levels import LEVELS, NEIGHBORS, PLACE, ROUGH, make_levels, spacing
 
 
-def test_neighbours_are_the_nearest_of_the_cloud() -> None:
+def test_neighbors_are_the_nearest_of_the_cloud() -> None:
     pos = shapes.torus(3000, seed=1).pos
     levels = make_levels(pos)
     distance = torch.cdist(pos.double(), pos.double())

@@ -1,4 +1,4 @@
-"""Signs of normals: towards a place, up, or as the neighbours say."""
+"""Signs of normals: towards a place, up, or as the neighbors say."""
 
 from __future__ import annotations
 

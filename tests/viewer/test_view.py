@@ -67,7 +67,7 @@ def test_a_missing_extra_takes_one_line(path, capsys, monkeypatch):
         (("--dim", 1), "at least 2"),
         (("--noise", -1), "0 to 100"),
         (("--radius", 0), "--radius"),
-        (("--colour", "file"), "no colours"),
+        (("--color", "file"), "no colors"),
         (("--points", 1), "at least 2"),
         (("--port", 70000), "65535"),
     ],
@@ -92,7 +92,7 @@ def test_without_a_file_a_statue_is_shown(tmp_path, capsys, monkeypatch):
 def test_two_clouds_of_other_sizes_are_saved_side_by_side(path, cloud, tmp_path, capsys):
     other, out = tmp_path / "thin.npy", tmp_path / "pair.html"
     np.save(other, cloud.xyz[::2])
-    code, text, err = run(capsys, "view", path, other, "--save", out, "--colour", "match")
+    code, text, err = run(capsys, "view", path, other, "--save", out, "--color", "match")
     assert (code, err) == (0, "")
     assert "thin.npy: 4,000 points" in text
     assert "Similarity with the matching point" in out.read_text()

@@ -11,7 +11,7 @@ pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[
 
 
 from veckm.viewer import Page, serve, show
-from veckm.viewer.colours import RISING, coloured
+from veckm.viewer.colors import RISING, colored
 from veckm.viewer.server import address
 
 #: Sliders in the order of the page.
@@ -37,9 +37,9 @@ def live(shown, open_tab):
 
 
 def on_ramp(image: np.ndarray) -> float:
-    """Share of the drawn pixels whose colour is one of the similarity's ramp."""
+    """Share of the drawn pixels whose color is one of the similarity's ramp."""
     pixels = image[drawn(image)].astype(int)[::7]
-    ramp = coloured(np.linspace(0, 1, 256), 0, 1, RISING).astype(int)
+    ramp = colored(np.linspace(0, 1, 256), 0, 1, RISING).astype(int)
     return float((np.abs(pixels[:, None] - ramp[None]).max(-1).min(1) < 10).mean())
 
 
@@ -55,12 +55,12 @@ def test_the_page_shows_the_cloud_and_its_legend(live):
     image = tab.still()
     tab.picture("view_encoding")
     assert drawn(image).mean() > 0.05
-    assert len(np.unique(image[drawn(image)] // 32, axis=0)) > 30  # many colours, not one
+    assert len(np.unique(image[drawn(image)] // 32, axis=0)) > 30  # many colors, not one
     assert tab.page.get_by_text("8,000 points, all shown").is_visible()
     assert tab.page.get_by_text("Encoding, principal directions").is_visible()
 
 
-def test_a_click_recolours_by_similarity_and_forgetting_brings_back(live):
+def test_a_click_recolors_by_similarity_and_forgetting_brings_back(live):
     page, tab = live
     before = tab.still()
     assert on_ramp(before) < 0.5
@@ -117,7 +117,7 @@ def test_dragging_turns_the_cloud(live):
 def test_a_noisy_copy_stands_beside_with_its_similarity(live):
     page, tab = live
     tab.still()
-    tab.page.get_by_label("Colour by").click()
+    tab.page.get_by_label("Color by").click()
     tab.page.get_by_text("similarity of matching points").last.click()
     tab.slider(NOISE, "ArrowRight")
     for _ in range(9):  # to half a percent
@@ -139,7 +139,7 @@ def test_a_noisy_copy_stands_beside_with_its_similarity(live):
 def test_curvature_and_lines_of_normals_are_drawn(live):
     page, tab = live
     before = tab.still()
-    tab.page.get_by_label("Colour by").click()
+    tab.page.get_by_label("Color by").click()
     tab.page.get_by_text("curvature", exact=True).click()
     tab.page.wait_for_timeout(500)
     page.settle()
@@ -166,7 +166,7 @@ def test_a_saved_scene_opens_from_disk_and_asks_nobody(path, tmp_path, open_tab,
     assert [url for url in tab.requests if not url.startswith(("file:", "blob:", "data:"))] == []
 
 
-def test_the_colours_are_the_same_in_every_run(path, tmp_path, capsys):
+def test_the_colors_are_the_same_in_every_run(path, tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
     for out in (one, two):
         assert run(capsys, "view", path, "--save", out)[0] == 0

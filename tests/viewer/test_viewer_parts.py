@@ -15,7 +15,7 @@ from veckm.data import shapes
 from veckm.functional import similarity
 from veckm.palette import Palette
 from veckm.viewer import encode, show
-from veckm.viewer.colours import DIVERGING, RISING, coloured, eight_bits, ranged, signed
+from veckm.viewer.colors import DIVERGING, RISING, colored, eight_bits, ranged, signed
 from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
 from veckm.viewer.inside import inside, picture
 from veckm.viewer.pair import match, match_similarity
@@ -69,11 +69,11 @@ def test_points_that_are_not_finite_are_refused():
         show(PointCloud(np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0.0]])))
 
 
-def test_ramps_begin_and_end_with_their_colours_and_rise_in_grey():
-    ramp = coloured(np.array([-1.0, 0.0, 1.0, 2.0]), 0.0, 1.0)
+def test_ramps_begin_and_end_with_their_colors_and_rise_in_grey():
+    ramp = colored(np.array([-1.0, 0.0, 1.0, 2.0]), 0.0, 1.0)
     np.testing.assert_array_equal(ramp, [RISING[0], RISING[0], RISING[-1], RISING[-1]])
-    grey = coloured(np.linspace(0, 1, 64), 0, 1) @ np.array([0.299, 0.587, 0.114])
-    assert (np.diff(grey) > 0).all()  # so the colour-blind see the order
+    gray = colored(np.linspace(0, 1, 64), 0, 1) @ np.array([0.299, 0.587, 0.114])
+    assert (np.diff(gray) > 0).all()  # so the color-blind see the order
 
 
 def test_legends_tell_the_ends():
@@ -95,7 +95,7 @@ def test_legends_tell_the_ends():
         np.array([[1.0, 128 / 255, 0.0]]),
     ],
 )
-def test_files_colours_come_in_three_ranges(colors):
+def test_files_colors_come_in_three_ranges(colors):
     np.testing.assert_array_equal(eight_bits(colors), [[255, 128, 0]])
 
 
@@ -129,7 +129,7 @@ def test_shown_points_see_those_that_are_not_shown(cloud):
     assert float(similarity(G, b.of(torch.arange(500))).min()) > 0.98
 
 
-def test_colours_are_stable_and_tell_places_apart(shown):
+def test_colors_are_stable_and_tell_places_apart(shown):
     settings = suggested(shown)
     one, two = Encodings(shown, settings), Encodings(shown, settings)
     a, b = painted(one, palette_of(one)), painted(two, palette_of(two))
@@ -146,7 +146,7 @@ def test_an_encoding_is_most_like_itself(shown):
     assert np.median(values) < 0.9
 
 
-def test_the_encoding_alone_knows_the_neighbourhood(shown):
+def test_the_encoding_alone_knows_the_neighborhood(shown):
     settings = Settings(suggested(shown).radius, dim=4096)  # it tends to the truth with D
     found = inside(Encodings(shown, settings), 10)
     assert found.agreement > 0.97
@@ -219,7 +219,7 @@ def test_the_worker_outlives_an_error_and_tells_it():
     assert [str(error) for error in errors] == ["no", "no"]
 
 
-def test_a_box_has_few_colours_and_a_statue_many():
+def test_a_box_has_few_colors_and_a_statue_many():
     radius = 0.3
     box = show(PointCloud(shapes.box(2000).pos.numpy()))
     encodings = Encodings(box, Settings(radius))
@@ -235,5 +235,5 @@ def test_a_palette_spreads_the_projections_over_the_bytes():
     palette = Palette.of(G)
     share = (palette.components.project(G) - palette.low) / (palette.high - palette.low)
     expected = (share.clamp(0, 1) * 255).round()
-    assert float((palette.colours(G).float() - expected).abs().max()) <= 1  # of rounding
+    assert float((palette.colors(G).float() - expected).abs().max()) <= 1  # of rounding
     assert 0 < sum(palette.shares) < 1

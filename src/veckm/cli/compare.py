@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.functional import encode
-from veckm.planning import WindowName
+from veckm.sizes import WindowName
 
 #: Distance in units of the radius beyond which a window has nothing left in float64:
 #: exp(-(1.8 * 5)^2 / 2) is 3e-18.

@@ -30,7 +30,7 @@ class Convert:
     """Write a cloud in the format that the name of the output says.
 
     Fields keep their names, order and types where the new format has them; what has another custom
-    there, as normals and colours, takes its names. Large files go through piece by piece.
+    there, as normals and colors, takes its names. Large files go through piece by piece.
 
     veckm convert scan.laz scan.ply
     """

@@ -21,7 +21,8 @@ from veckm.cli.tiles import Tiled, scanned
 from veckm.components import as_real, principal_components
 from veckm.data import shapes
 from veckm.inputs import SMALLEST_EPS
-from veckm.planning import EngineName, Plan, WindowName
+from veckm.planning import EngineName, Plan
+from veckm.sizes import WindowName
 
 _SAMPLE_POINTS = 20_000
 _NEIGHBORS = 64

@@ -14,7 +14,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from veckm import __version__
 from veckm.cli import files
 from veckm.cli.text import counted
-from veckm.data.protocol import LabelledCloud, load_meshes
+from veckm.data.protocol import LabeledCloud, load_meshes
 from veckm.data.sampling import check_count
 from veckm.tasks.normals import load
 from veckm.tasks.normals.estimate import shipped
@@ -103,7 +103,7 @@ class EvaluateNormals:
         folder = self.meshes or self.pcpnet
         return "procedural surfaces" if folder is None else str(folder)
 
-    def _clouds(self) -> Iterable[LabelledCloud]:
+    def _clouds(self) -> Iterable[LabeledCloud]:
         if self.pcpnet is not None:
             return pcpnet_clouds(self.pcpnet, self.limit)
         if self.meshes is not None:
@@ -111,7 +111,7 @@ class EvaluateNormals:
             return in_all_sets(dict(islice(found.items(), self.limit)), self.points)
         return in_all_sets(procedural(self.limit or _SURFACES), self.points)
 
-    def _noted(self, clouds: Iterable[LabelledCloud]) -> Iterator[LabelledCloud]:
+    def _noted(self, clouds: Iterable[LabeledCloud]) -> Iterator[LabeledCloud]:
         """The same clouds, each named before the work on it begins."""
         for number, cloud in enumerate(clouds, 1):
             size = counted(len(cloud.pos), "point")

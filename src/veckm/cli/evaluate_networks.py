@@ -148,9 +148,9 @@ class EvaluateSemanticSegmentation(_Evaluate):
     test_area: int = 5
     """The area to measure on: the one that training left out."""
     scenes: Flag = False
-    """Whole scenes instead of blocks of one metre."""
+    """Whole scenes instead of blocks of one meter."""
     scale: float = 1.0
-    """All coordinates times this: networks expect rooms in metres."""
+    """All coordinates times this: networks expect rooms in meters."""
     voxel: Voxel = None
     """Keep one point of every cube of this side, as in training."""
     _kind = SemanticSegmentation

@@ -28,7 +28,7 @@ Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Cache = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
 Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
-Voxel = Annotated[float | None, arg(metavar="METRES", help_behavior_hint="(default: all points)")]
+Voxel = Annotated[float | None, arg(metavar="METERS", help_behavior_hint="(default: all points)")]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.classical import pca_normals
 
 _SAMPLE_POINTS = 20_000
-#: Neighbours of the PCA that is shown beside, the field's usual choices.
+#: Neighbors of the PCA that is shown beside, the field's usual choices.
 _PCA = (18, 122)
 
 _File = Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a sample scan)")]
@@ -70,7 +70,7 @@ class Normals(Tiled):
     output: _Output = None
     """Where they go with their normals; the name says the format."""
     orient: _Orient = None
-    """Which of the two directions: consistent between neighbours, up, viewpoint, or none."""
+    """Which of the two directions: consistent between neighbors, up, viewpoint, or none."""
     viewpoint: _Place = None
     """Where the scanner stood; normals look towards it."""
     curvature: _Flag = True

@@ -39,7 +39,7 @@ class TrainNormals:
     stages: int = 2
     """Of the network."""
     hidden: int = 16
-    """Numbers a neighbour."""
+    """Numbers a neighbor."""
     steps: int = 3000
     """Of every stage."""
     seed: int = 0

@@ -197,9 +197,9 @@ class TrainSemanticSegmentation(_Train):
     classes: tuple[str, ...] = CLASSES
     """Names of the labels, in their order."""
     scenes: Flag = False
-    """Crops of whole scenes instead of blocks of one metre."""
+    """Crops of whole scenes instead of blocks of one meter."""
     scale: float = 1.0
-    """All coordinates times this: networks expect rooms in metres."""
+    """All coordinates times this: networks expect rooms in meters."""
     voxel: Voxel = None
     """Keep one point of every cube of this side."""
 

@@ -18,7 +18,7 @@ from veckm.cli.text import bytes_of, entry, seconds
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.extras import need
-from veckm.palette import Colour
+from veckm.palette import Color
 
 if TYPE_CHECKING:
     from veckm.viewer import Shown
@@ -36,11 +36,11 @@ _SAMPLE_POINTS = 50_000
 
 @dataclass(frozen=True)
 class View:
-    """See a cloud in the browser: its encodings as colours, and what they remember of it.
+    """See a cloud in the browser: its encodings as colors, and what they remember of it.
 
     veckm view scan.ply
 
-    Click a point to see every point that is like it, and the neighbourhood that its encoding
+    Click a point to see every point that is like it, and the neighborhood that its encoding
     alone still knows. A second file stands beside the first, with the similarity of matching
     points. With --save the scene goes into one file that opens without a server. Without a file
     it shows a statue.
@@ -52,10 +52,10 @@ class View:
     """Another cloud to stand beside it, as a corrupted one beside the clean one."""
     save: _Save = None
     """Write the scene into this file instead of serving it."""
-    colour: Colour = "encoding"
-    """What the points are coloured by at first."""
+    color: Color = "encoding"
+    """What the points are colored by at first."""
     radius: _Number = None
-    """Size of the neighbourhood at first, in the file's units."""
+    """Size of the neighborhood at first, in the file's units."""
     dim: int = 256
     """D, complex numbers of an encoding at first."""
     noise: float = 0.0
@@ -121,7 +121,7 @@ class View:
 
         start = time.perf_counter()
         with serve(port=0) as server:
-            page = Page(server, *clouds, settings=settings, colour=self.colour)
+            page = Page(server, *clouds, settings=settings, color=self.color)
             page.update()
             size = save_html(path, server, clouds, page.legend)
         self._say(clouds)
@@ -133,7 +133,7 @@ class View:
         from veckm.viewer.server import address
 
         with serve(self.host, self.port) as server:
-            page = Page(server, *clouds, settings=settings, colour=self.colour)
+            page = Page(server, *clouds, settings=settings, color=self.color)
             page.start()
             url = address(server)
             self._say(clouds)

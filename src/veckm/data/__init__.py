@@ -6,12 +6,12 @@ And clouds for networks to learn from: ModelNet, ShapeNetPart and S3DIS from fol
 from veckm.data import shapes
 from veckm.data.augment import Augment
 from veckm.data.corrupt import add_noise, gradient_density, stripe_density
-from veckm.data.meshes import Mesh, normalise, read_mesh, sample_mesh
+from veckm.data.meshes import Mesh, normalize, read_mesh, sample_mesh
 from veckm.data.modelnet import read_modelnet
 from veckm.data.pcpnet import PCPNet, read_shape, write_pcpnet
 from veckm.data.protocol import (
     SETS,
-    LabelledCloud,
+    LabeledCloud,
     angle_error,
     load_meshes,
     make_cloud,
@@ -31,7 +31,7 @@ __all__ = [
     "Augment",
     "Batch",
     "Blocks",
-    "LabelledCloud",
+    "LabeledCloud",
     "Mesh",
     "PCPNet",
     "Sample",
@@ -46,7 +46,7 @@ __all__ = [
     "load_meshes",
     "make_cloud",
     "mean_over_sets",
-    "normalise",
+    "normalize",
     "random_shape",
     "random_surface",
     "read_mesh",

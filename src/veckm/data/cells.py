@@ -8,7 +8,7 @@ from torch import Tensor
 SIDE = 128  # cells along an edge of the cube; one spans less than a degree
 
 
-def centres() -> tuple[Tensor, Tensor]:
+def centers() -> tuple[Tensor, Tensor]:
     """The face and the middle of every cell, F = 6 SIDE^2 of them.
 
     Shapes:

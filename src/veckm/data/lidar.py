@@ -19,8 +19,8 @@ from veckm.data.sampling import (
 )
 from veckm.data.street import Street, make_street
 
-RANGE = 50.0  # metres, beyond which nothing comes back; the unit of the result without metres
-HEIGHT = 1.9  # metres, of the sensor above the ground
+RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters
+HEIGHT = 1.9  # meters, of the sensor above the ground
 ELEVATION = (-25.0, 10.0)  # degrees, of the lowest and the highest beam
 
 _TURN = 2048  # directions in one turn of a real sensor: more points take more turns
@@ -34,7 +34,7 @@ def lidar(
     scene: int = 0,
     beams: int = 64,
     noise: float = 0.02,
-    metres: bool = False,
+    meters: bool = False,
 ) -> Shape:
     r"""n points of a street as a spinning sensor sees it: rings, shadows, fewer points far away.
 
@@ -42,7 +42,7 @@ def lidar(
               t = \min \{t : o + t d \in \text{ground, box or pole}\}
 
     One turn holds about 100,000 points; more are taken from several turns while the sensor moves
-    down the street, about a metre a turn and 20 metres at most. The ground is z = 0 and the
+    down the street, about a meter a turn and 20 meters at most. The ground is z = 0 and the
     middle of the drive the origin.
 
     Args:
@@ -50,8 +50,8 @@ def lidar(
         seed: an int or a torch.Generator; decides the turns and the noise, not the street.
         scene: which street.
         beams: number of beams, at even elevations from -25 to 10 degrees.
-        noise: sigma, the standard deviation of the range in metres.
-        metres: keep metres; otherwise the range of the sensor, 50 m, becomes 1.
+        noise: sigma, the standard deviation of the range in meters.
+        meters: keep meters; otherwise the range of the sensor, 50 m, becomes 1.
 
     Shapes:
         - pos, normal: (n, 3)
@@ -67,7 +67,7 @@ def lidar(
         hits *= 0.9  # the turns met more sky than the trial did
     # Lost returns are scattered over a real scan too; the rest stay in the order of time.
     keep = torch.randperm(len(pos), generator=generator, device=generator.device)[:n].sort().values
-    return finish(pos[keep] / (1.0 if metres else RANGE), normal[keep])
+    return finish(pos[keep] / (1.0 if meters else RANGE), normal[keep])
 
 
 def _hit_rate(street: Street, beams: int) -> float:

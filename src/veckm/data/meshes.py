@@ -21,7 +21,7 @@ from veckm.data.sampling import (
 )
 from veckm.io.meshes import SUFFIXES, read_triangles
 
-__all__ = ["SUFFIXES", "Mesh", "normalise", "read_mesh", "sample_mesh"]
+__all__ = ["SUFFIXES", "Mesh", "normalize", "read_mesh", "sample_mesh"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Mesh:
             )
 
 
-def normalise(mesh: Mesh) -> Mesh:
+def normalize(mesh: Mesh) -> Mesh:
     """The same mesh about the origin, with a bounding box whose diagonal is 1.
 
     Vertices that no face uses do not count.
@@ -76,7 +76,7 @@ def sample_mesh(mesh: Mesh, n: int, seed: Seed = 0, density: Density | None = No
 
     Args:
         mesh: the mesh; float32 holds the points best of one that is near the origin
-            (:func:`normalise`).
+            (:func:`normalize`).
         n: number of points.
         seed: an int or a torch.Generator.
         density: share of the points to keep at each place, (M, 3) -> (M,) in (0, 1]; there are

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.data.protocol import SETS, LabelledCloud
+from veckm.data.protocol import SETS, LabeledCloud
 from veckm.data.sampling import Shape
 
 #: Where the release is.
@@ -38,7 +38,7 @@ _LISTS = {
 }
 
 
-class PCPNet(Sequence[LabelledCloud]):
+class PCPNet(Sequence[LabeledCloud]):
     """The clouds of a split, read when they are asked for.
 
     >>> clouds = PCPNet("pclouds", split="test", set="low")  # doctest: +SKIP
@@ -96,17 +96,17 @@ class PCPNet(Sequence[LabelledCloud]):
         return len(self.entries)
 
     @overload
-    def __getitem__(self, index: int) -> LabelledCloud: ...
+    def __getitem__(self, index: int) -> LabeledCloud: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[LabelledCloud]: ...
+    def __getitem__(self, index: slice) -> list[LabeledCloud]: ...
 
-    def __getitem__(self, index: int | slice) -> LabelledCloud | list[LabelledCloud]:
+    def __getitem__(self, index: int | slice) -> LabeledCloud | list[LabeledCloud]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self._read(*self.entries[index])
 
-    def _read(self, set: str, name: str) -> LabelledCloud:
+    def _read(self, set: str, name: str) -> LabeledCloud:
         pos, normal = self._table(name + ".xyz", 3), self._table(name + ".normals", 3)
         curvature = None
         if (self.folder / f"{name}.curv").is_file():
@@ -116,7 +116,7 @@ class PCPNet(Sequence[LabelledCloud]):
             subset = self._table(name + ".pidx", 1).squeeze(1).long()
         path = self.folder / f"{name}.xyz"
         _check_rows(path, pos, normal, curvature, subset)
-        return LabelledCloud(
+        return LabeledCloud(
             name,
             set,
             pos.float(),
@@ -205,7 +205,7 @@ def _keep(path: Path, array: np.ndarray) -> None:
         raise
 
 
-def write_pcpnet(folder: str | Path, cloud: LabelledCloud, split: Split = "test") -> str:
+def write_pcpnet(folder: str | Path, cloud: LabeledCloud, split: Split = "test") -> str:
     """Save a cloud in the format of the release and add it to the list of its set.
 
     Returns the name it is saved under: its own, followed by the set unless that is ``"none"``.

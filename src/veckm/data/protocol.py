@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from veckm.data.corrupt import Density, add_noise, gradient_density, stripe_density
-from veckm.data.meshes import SUFFIXES, Mesh, normalise, read_mesh, sample_mesh
+from veckm.data.meshes import SUFFIXES, Mesh, normalize, read_mesh, sample_mesh
 from veckm.data.sampling import Seed, Shape, check_count, collect, make_generator, uniform
 
 #: The six sets, in the order of the published tables.
@@ -37,7 +37,7 @@ class Surface(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledCloud:
+class LabeledCloud:
     """A cloud with the true normals of its points, and which of them are evaluated.
 
     Attributes:
@@ -69,7 +69,7 @@ def make_cloud(
     n: int = 100_000,
     evaluated: int = 5_000,
     name: str = "",
-) -> LabelledCloud:
+) -> LabeledCloud:
     """A cloud of one of the sets from a mesh, a surface, or the points of a shape.
 
     With the same seed the sets without density have the same points and evaluate the same of
@@ -96,7 +96,7 @@ def make_cloud(
         raise ValueError("the shape has no normals to evaluate with; pass one with normals")
     subset = torch.randperm(n, generator=generator, device=generator.device)[:evaluated]
     pos = add_noise(shape.pos, NOISE[set], generator) if NOISE[set] else shape.pos
-    return LabelledCloud(name, set, pos, shape.normal, subset.sort().values, shape.curvature)
+    return LabeledCloud(name, set, pos, shape.normal, subset.sort().values, shape.curvature)
 
 
 def _density(
@@ -160,14 +160,14 @@ def load_meshes(folder: str | Path, units: bool = False) -> dict[str, Mesh]:
 
     Args:
         folder: has .ply, .off, .obj or .stl files.
-        units: keep the units and the origin of the files; otherwise every mesh is centred and its
+        units: keep the units and the origin of the files; otherwise every mesh is centered and its
             bounding box has diagonal 1, which float32 holds best.
     """
     folder = Path(folder)
     paths = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
     if not paths:
         raise FileNotFoundError(f"{folder}: has no meshes ({' '.join(SUFFIXES)})")
-    return {p.stem: read_mesh(p) if units else normalise(read_mesh(p)) for p in paths}
+    return {p.stem: read_mesh(p) if units else normalize(read_mesh(p)) for p in paths}
 
 
 def angle_error(

@@ -1,4 +1,4 @@
-"""What networks see of rooms: columns of one metre, or crops and whole scenes."""
+"""What networks see of rooms: columns of one meter, or crops and whole scenes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from veckm.data.samples import Sample, Samples, pick_points
 class Blocks(Samples):
     """Rooms cut into square columns, each as equally many points.
 
-    A point is placed from the middle of its column and from the floor; its features are its colour
+    A point is placed from the middle of its column and from the floor; its features are its color
     and where it is in the room, from 0 to 1 on each axis.
 
     Args:
         rooms: the rooms.
-        size: of a column, in metres.
+        size: of a column, in meters.
         points: of a sample.
         stride: from one column to the next. Half of ``size`` gives more to learn from.
         least: columns with fewer points are left out, unless ``every``.

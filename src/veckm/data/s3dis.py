@@ -1,4 +1,4 @@
-"""S3DIS from a folder on disk: rooms of six areas, every point with a colour and a class.
+"""S3DIS from a folder on disk: rooms of six areas, every point with a color and a class.
 
 - raw: ``Area_1/office_1/Annotations/chair_3.txt`` of x y z r g b, one file an object;
 - prepared: ``Area_1_office_1.npy`` of x y z r g b label, or ``.npz`` of ``xyz``, ``rgb`` and
@@ -52,7 +52,7 @@ class Room:
     """Points of a room, from its lowest corner.
 
     Shapes:
-        - pos: (N, 3) float32 in metres, rgb: (N, 3) uint8, label: (N,) uint8
+        - pos: (N, 3) float32 in meters, rgb: (N, 3) uint8, label: (N,) uint8
     """
 
     name: str
@@ -62,7 +62,7 @@ class Room:
 
 
 class Rooms(Samples):
-    """Whole rooms, of different sizes; colours in [0, 1] are their features."""
+    """Whole rooms, of different sizes; colors in [0, 1] are their features."""
 
     def __init__(self, rooms: Sequence[Room], classes: Sequence[str], checksum: str = "") -> None:
         self.rooms = list(rooms)
@@ -105,7 +105,7 @@ def read_s3dis(
             out of train, by :meth:`veckm.data.s3dis.Rooms.parted`.
         test_area: 5 in the paper.
         classes: the names of the labels.
-        scale: all coordinates times this. Networks and blocks expect rooms in metres; 0.1 brings
+        scale: all coordinates times this. Networks and blocks expect rooms in meters; 0.1 brings
             a park to the size of a room.
         voxel: keep one point of every cube with this side, after scaling; None for all points.
         cache: a folder to keep every room in, for text is slow to read.
@@ -197,7 +197,7 @@ def _read_raw(files: Sequence[Path], classes: Sequence[str]) -> Arrays:
         parts.append(read_table(path, 6))
         labels.append(np.full(len(parts[-1]), classes.index(name), dtype=np.uint8))
     table = np.concatenate(parts)
-    rgb = _colours(files[0].parent, table[:, 3:])
+    rgb = _colors(files[0].parent, table[:, 3:])
     return {"xyz": table[:, :3], "rgb": rgb, "label": np.concatenate(labels)}
 
 
@@ -217,17 +217,17 @@ def _read_prepared(path: Path, count: int) -> Arrays:
             raise ValueError(f"{path}: has shape {table.shape}, not (N, 7) of x y z r g b label")
         xyz, rgb, label = table[:, :3].astype(np.float64), table[:, 3:6], table[:, 6]
     if xyz.ndim != 2 or not len(xyz) or xyz.shape != rgb.shape or label.shape != xyz.shape[:1]:
-        raise ValueError(f"{path}: has {xyz.shape} points, {rgb.shape} colours and {label.shape} "
+        raise ValueError(f"{path}: has {xyz.shape} points, {rgb.shape} colors and {label.shape} "
                          "labels, not (N, 3), (N, 3) and (N,)")  # fmt: skip
     if not np.isfinite(xyz).all():
         raise ValueError(f"{path}: has NaN or infinite coordinates")
     check_labels(path, label, count)
-    return {"xyz": xyz, "rgb": _colours(path, rgb), "label": label.astype(np.uint8)}
+    return {"xyz": xyz, "rgb": _colors(path, rgb), "label": label.astype(np.uint8)}
 
 
-def _colours(path: Path, rgb: np.ndarray) -> np.ndarray:  # (N, 3) uint8
+def _colors(path: Path, rgb: np.ndarray) -> np.ndarray:  # (N, 3) uint8
     if not (rgb.min() >= 0 and rgb.max() <= 255):
-        raise ValueError(f"{path}: has colours {rgb.min()} to {rgb.max()}, not 0 to 255")
+        raise ValueError(f"{path}: has colors {rgb.min()} to {rgb.max()}, not 0 to 255")
     return rgb.astype(np.uint8)
 
 

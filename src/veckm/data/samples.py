@@ -1,4 +1,4 @@
-"""Labelled clouds for networks: one sample, a batch of them, and sets to draw from.
+"""Labeled clouds for networks: one sample, a batch of them, and sets to draw from.
 
 A set is a sequence of :class:`Sample`. Training draws with a generator, which may choose other
 points every time; without one the same sample comes back always.
@@ -21,13 +21,13 @@ IGNORE = -1
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One labelled cloud.
+    """One labeled cloud.
 
     Attributes:
         name: what errors call it.
         pos: the points.
         label: the class of the cloud, or one of every point; ``IGNORE`` (-1) does not count.
-        features: what else is known of a point: a normal, a colour.
+        features: what else is known of a point: a normal, a color.
         category: the kind of object, for part segmentation.
 
     Shapes:
@@ -102,7 +102,7 @@ def _words(sample: Sample) -> str:
 
 
 class Samples(Sequence[Sample], ABC):
-    """A set of labelled clouds.
+    """A set of labeled clouds.
 
     Attributes:
         classes: the names of the labels, in their order.

@@ -39,7 +39,7 @@ def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Sha
     Args:
         n: number of points.
         seed: an int or a torch.Generator.
-        major: R, from the axis to the centre of the tube.
+        major: R, from the axis to the center of the tube.
         minor: r, the radius of the tube.
 
     Shapes:

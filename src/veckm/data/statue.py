@@ -21,7 +21,7 @@ from veckm.data.sampling import (
 )
 
 _WAVES = 28
-_MARGIN = 1.2  # the area element at the rim of a cell is at most 1.1 times that at its centre
+_MARGIN = 1.2  # the area element at the rim of a cell is at most 1.1 times that at its center
 _CHUNK = 1 << 15  # directions at a time, so that the waves of a chunk stay in the cache
 
 
@@ -81,8 +81,8 @@ class Form:
         return pos, (u - slope) / tilt.unsqueeze(-1), (2 * value).exp() * tilt
 
     def at_cells(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Point (F, 3), normal (F, 3) and area per ds dt (F,) at the centre of every cell."""
-        u, angle = cells.to_directions(*cells.centres())
+        """Point (F, 3), normal (F, 3) and area per ds dt (F,) at the center of every cell."""
+        u, angle = cells.to_directions(*cells.centers())
         pos, normal, area = self.surface(u)
         return pos, normal, area * angle
 
@@ -97,7 +97,7 @@ def make_form(form: int) -> Form:
     amplitude = 0.2 * size**-1.0 * (1 + 0.3 * gaussian(generator, _WAVES))
     axes = torch.tensor([0.62, 0.55, 1.0], dtype=torch.float64) ** -2
     raw = Form(axes, kappa, phase, amplitude, torch.zeros((), dtype=torch.float64))
-    farthest = raw.log_radius(cells.to_directions(*cells.centres())[0])[0].max()
+    farthest = raw.log_radius(cells.to_directions(*cells.centers())[0])[0].max()
     return replace(raw, shift=-farthest)
 
 
@@ -117,13 +117,13 @@ def draw(
         - area, weight: (F,)
         - output: (n, 3) and (n, 3) float64
     """
-    face, centre = cells.centres()
+    face, center = cells.centers()
     bound = area * weight
     kept: list[tuple[Tensor, Tensor]] = []
     while (missing := n - sum(len(pos) for pos, _ in kept)) > 0:
         m = min(_CHUNK, missing * 4 // 3 + 64)
         cell = cells.pick(bound, uniform(generator, m).cpu())
-        st = centre[cell] + (2 * uniform(generator, m, 2).cpu() - 1) / cells.SIDE
+        st = center[cell] + (2 * uniform(generator, m, 2).cpu() - 1) / cells.SIDE
         u, angle = cells.to_directions(face[cell], st)
         pos, normal, here = form.surface(u)
         ok = uniform(generator, m).cpu() * _MARGIN * area[cell] < here * angle

@@ -13,16 +13,16 @@ from veckm.data.sampling import uniform
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Upright boxes, upright poles and the ground z = 0, in metres; the road runs along x.
+    """Upright boxes, upright poles and the ground z = 0, in meters; the road runs along x.
 
     Shapes (float64):
-        - centre, half: (Q, 3), the middle and half the lengths of every box
+        - center, half: (Q, 3), the middle and half the lengths of every box
         - yaw: (Q,), its turn about the vertical, in radians
         - foot: (P, 2), where a pole stands
         - radius, height: (P,)
     """
 
-    centre: Tensor
+    center: Tensor
     half: Tensor
     yaw: Tensor
     foot: Tensor
@@ -59,16 +59,16 @@ class Street:
 
         Most of a street is not ahead of a small sector, and to leave it out saves most of the work.
         """
-        box = _ahead(self.centre[:, :2] - eye[:2], self.half[:, :2].norm(dim=-1), middle, width)
+        box = _ahead(self.center[:, :2] - eye[:2], self.half[:, :2].norm(dim=-1), middle, width)
         pole = _ahead(self.foot - eye[:2], self.radius, middle, width)
         return Street(
-            *(t[box] for t in (self.centre, self.half, self.yaw)),
+            *(t[box] for t in (self.center, self.half, self.yaw)),
             *(t[pole] for t in (self.foot, self.radius, self.height)),
         )
 
     def _cast_boxes(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
         """The slab test: a ray is in the box from its last entry to its first exit."""
-        o, d = self._to_boxes(origin, self.centre), self._to_boxes(ray)  # three of (N, Q) each
+        o, d = self._to_boxes(origin, self.center), self._to_boxes(ray)  # three of (N, Q) each
         entry, leave = [], []
         for k in range(3):
             middle, reach = -o[k] / d[k], self.half[:, k] / d[k].abs()
@@ -84,11 +84,11 @@ class Street:
         normal = torch.nn.functional.one_hot(axis, 3) * side
         return distance, _turn(normal, self.yaw[q])
 
-    def _to_boxes(self, v: Tensor, centre: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _to_boxes(self, v: Tensor, center: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Components of ``v`` (N, 3) in the frame of every box, (N, Q) each."""
         x, y, z = (c.unsqueeze(1) for c in v.unbind(-1))
-        if centre is not None:
-            x, y, z = x - centre[:, 0], y - centre[:, 1], z - centre[:, 2]
+        if center is not None:
+            x, y, z = x - center[:, 0], y - center[:, 1], z - center[:, 2]
         cos, sin = self.yaw.cos(), self.yaw.sin()
         return cos * x + sin * y, cos * y - sin * x, z.expand(-1, len(cos))
 
@@ -136,11 +136,11 @@ def make_street(scene: int) -> Street:
     boxes = torch.cat((_houses(g, 1), _houses(g, -1), _cars(g, 1), _cars(g, -1), _walls()))
     foot, radius, height = _poles(g)
     x, y, z, hx, hy, hz, yaw = boxes.unbind(-1)
-    centre, half = torch.stack((x, y, z), -1), torch.stack((hx, hy, hz), -1)
-    return Street(centre, half, yaw, foot, radius, height)
+    center, half = torch.stack((x, y, z), -1), torch.stack((hx, hy, hz), -1)
+    return Street(center, half, yaw, foot, radius, height)
 
 
-def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): centre, half, yaw
+def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): center, half, yaw
     """A row of houses, each with its own width, depth, height and distance from the road."""
     u = uniform(g, 8, 4)
     x = torch.linspace(-42, 42, 8, dtype=torch.float64)
@@ -149,7 +149,7 @@ def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): centre, half, y
     return torch.stack((x, y, height, width, depth, height, torch.zeros_like(x)), dim=-1)
 
 
-def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): centre, half, yaw
+def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): center, half, yaw
     """Parked cars, a body and a cabin each, in five of eight places along the kerb."""
     place = torch.randperm(8, generator=g)[:5]
     u = uniform(g, 5, 3)
@@ -161,7 +161,7 @@ def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): centre, half, ya
     return torch.cat((body, cabin))
 
 
-def _walls() -> Tensor:  # (4, 7): centre, half, yaw
+def _walls() -> Tensor:  # (4, 7): center, half, yaw
     """Low walls across both ends of the street, open where the road is."""
     ends = [(x, y) for x in (-46.0, 46.0) for y in (-9.0, 9.0)]
     return torch.tensor([[x, y, 1.25, 0.15, 4.5, 1.25, 0.0] for x, y in ends], dtype=torch.float64)

@@ -3,7 +3,7 @@
 Cells are cubes of whole lattice spacings, so that the nodes within reach of a cell are the same
 stencil everywhere. Cells with like numbers of points form a group, padded to one size: one `bmm`
 and one indexed add for each. The number of torch operations does not grow with the number of cells,
-and the host waits for the device four times while it plans and never after.
+and the host waits for the device only while it plans: six times, ten with queries of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The paper's figures, computed by this code on the machine it runs on.
 
-encodings.py       encodings as colours, and under noise (Fig. 1, left)
-cost.py            time against points and neighbours (Fig. 1, right, and the runtime figure)
+encodings.py       encodings as colors, and under noise (Fig. 1, left)
+cost.py            time against points and neighbors (Fig. 1, right, and the runtime figure)
 kernel.py          the Gaussian kernel and its approximation (Fig. 3)
 reconstruction.py  what an encoding still knows under corruption (Fig. 5)
 scales.py          the effect of alpha and beta (appendix C)

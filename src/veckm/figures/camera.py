@@ -38,7 +38,7 @@ def project(
 def scatter(
     axes: Axes,
     pos: Tensor,  # (N, 3)
-    colour: np.ndarray,  # (N, 3) uint8 or (N,) numbers for the colour map
+    color: np.ndarray,  # (N, 3) uint8 or (N,) numbers for the color map
     size: float = 6.0,
     normal: Tensor | None = None,  # (N, 3)
     **options: Any,
@@ -53,6 +53,6 @@ def scatter(
         near = near[project(normal)[near, 2] > 0]
     order = near.numpy()
     x, y = flat[:, 0].numpy()[order], flat[:, 1].numpy()[order]
-    shade = colour[order] / 255 if colour.ndim == 2 else colour[order]
+    shade = color[order] / 255 if color.ndim == 2 else color[order]
     bare(axes)
     return axes.scatter(x, y, s=size, c=shade, linewidths=0, rasterized=True, **options)

@@ -1,4 +1,4 @@
-"""Time of local encoders against points and neighbours (Fig. 1, right, and the runtime figure)."""
+"""Time of local encoders against points and neighbors (Fig. 1, right, and the runtime figure)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from veckm.data import shapes
 from veckm.encoder import VecKM
-from veckm.figures.style import COLOUR, MARKER, plain
+from veckm.figures.style import COLOR, MARKER, plain
 from veckm.frequencies import suggest_radius
 from veckm.planning import EngineName
 from veckm.tasks.normals.compared import DGCNN, KPConv, PointNet
 
-TITLE = "Time against points and neighbours (Fig. 1, right, and the runtime figure)"
+TITLE = "Time against points and neighbors (Fig. 1, right, and the runtime figure)"
 DIM = 256
-#: Neighbours where points vary, and points where neighbours vary.
+#: Neighbors where points vary, and points where neighbors vary.
 NEIGHBORS, POINTS = 64, 4000
 _SIZES, _QUICK_SIZES = (1000, 3000, 10_000, 30_000, 100_000), (300, 600, 1200)
 _NEAR, _QUICK_NEAR = (16, 64, 256, 1024), (16, 64)
@@ -33,7 +33,7 @@ Run = Callable[[], object]
 Prepare = Callable[[Tensor, int], Run]
 
 _LABEL = {"grid": "veckm, grid", "random": "VecKM as in the paper, p = 4096"}
-_COLOUR = {**COLOUR, "PointNet": "#CC79A7", "KPConv": "#56B4E9", "DGCNN": "#000000"}
+_COLOR = {**COLOR, "PointNet": "#CC79A7", "KPConv": "#56B4E9", "DGCNN": "#000000"}
 _MARKER = {**MARKER, "PointNet": "v", "KPConv": "P", "DGCNN": "X"}
 
 
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Times:
-    """Against points at one number of neighbours, and against neighbours at one of points."""
+    """Against points at one number of neighbors, and against neighbors at one of points."""
 
     by_points: list[Row]
     by_neighbors: list[Row]
@@ -139,8 +139,8 @@ def draw(times: Times) -> Figure:
     _lines(left, times.by_points, lambda row: row.points)
     _lines(right, times.by_neighbors, lambda row: row.neighbors)
     left.set(xlabel="points", ylabel="time of one call, s")
-    left.set_title(f"K = {times.by_points[0].neighbors} neighbours")
-    right.set(xlabel="neighbours within the radius, K")
+    left.set_title(f"K = {times.by_points[0].neighbors} neighbors")
+    right.set(xlabel="neighbors within the radius, K")
     right.set_title(f"N = {times.by_neighbors[0].points:,} points")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
@@ -159,7 +159,7 @@ def _lines(axes: Axes, rows: list[Row], of: Callable[[Row], int]) -> None:
         mine = [row for row in rows if row.method == method]
         axes.loglog(
             [of(row) for row in mine], [row.seconds for row in mine],
-            color=_COLOUR[method], marker=_MARKER[method], label=_LABEL.get(method, method),
+            color=_COLOR[method], marker=_MARKER[method], label=_LABEL.get(method, method),
         )  # fmt: skip
     places = sorted({of(row) for row in rows})
     axes.set_xticks(places, [f"{place:,}" for place in places])

@@ -1,4 +1,4 @@
-"""Encodings as colours, and how they stand noise (Fig. 1, left)."""
+"""Encodings as colors, and how they stand noise (Fig. 1, left)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veckm.figures.camera import scatter
 from veckm.functional import similarity
 from veckm.palette import Palette
 
-TITLE = "Encodings as colours, and under noise (Fig. 1, left)"
+TITLE = "Encodings as colors, and under noise (Fig. 1, left)"
 #: The noise of PCPNet's sets, standard deviation as a share of the diagonal of the box.
 NOISE = (0.0, 0.0012, 0.006, 0.012)
 RADIUS, DETAIL, DIM = 0.25, 6.0, 256
@@ -40,7 +40,7 @@ class Panel:
 
 
 def compute(quick: bool = False) -> list[Panel]:
-    """Encode two shapes with more and more noise; colours are those of the clean shape's palette.
+    """Encode two shapes with more and more noise; colors are those of the clean shape's palette.
 
     Args:
         quick: fewer points.
@@ -56,7 +56,7 @@ def compute(quick: bool = False) -> list[Panel]:
             moved = add_noise(pos, noise)
             G = encoder(moved)
             like = float(similarity(G, clean).mean())
-            out.append(Panel(name, noise, moved, shape.normal, palette.colours(G).numpy(), like))
+            out.append(Panel(name, noise, moved, shape.normal, palette.colors(G).numpy(), like))
     return out
 
 
@@ -72,7 +72,7 @@ def draw(panels: list[Panel]) -> Figure:
         )
         at.set_title(f"{noise}\nmean similarity {panel.similarity:.3f}", fontsize=9, loc="center")
     figure.suptitle(
-        f"Encodings without training as colours (radius {RADIUS} of the unit ball, "
+        f"Encodings without training as colors (radius {RADIUS} of the unit ball, "
         f"D = {DIM}, {len(panels[0].pos):,} points)",
         fontsize=11,
         x=0.01,

@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from veckm.figures.style import COLOUR, STEPS, plain
+from veckm.figures.style import COLOR, STEPS, plain
 from veckm.frequencies import standard_normal
 
 TITLE = "The Gaussian kernel and its approximation (Fig. 3)"
@@ -66,14 +66,14 @@ def draw(kernel: Kernel) -> Figure:
     """The kernel and its estimates, and the error against D."""
     figure = Figure(figsize=(9.6, 3.8))
     left, right = figure.subplots(1, 2)
-    for (size, line), colour in zip(kernel.estimates.items(), STEPS, strict=True):
-        left.plot(kernel.x.numpy(), line.numpy(), color=colour, linewidth=1.4, label=f"D = {size}")
+    for (size, line), color in zip(kernel.estimates.items(), STEPS, strict=True):
+        left.plot(kernel.x.numpy(), line.numpy(), color=color, linewidth=1.4, label=f"D = {size}")
     left.plot(kernel.x.numpy(), kernel.exact.numpy(), ":", color="#000000", label="the kernel")
     left.set(xlabel="distance, in units of 1 / alpha", ylabel="value, no unit")
     left.set_title("Gaussian kernel and estimates from one draw")
     left.legend(fontsize=9)
     sizes, errors = list(kernel.errors), list(kernel.errors.values())
-    right.loglog(sizes, errors, color=COLOUR["grid"], marker="o", label="measured")
+    right.loglog(sizes, errors, color=COLOR["grid"], marker="o", label="measured")
     law = [errors[0] * (sizes[0] / size) ** 0.5 for size in sizes]
     right.loglog(sizes, law, ":", color="#666666", label="1 / sqrt(D)")
     right.set(xlabel="D, complex numbers", ylabel="root mean square error")

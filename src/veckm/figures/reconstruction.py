@@ -23,7 +23,7 @@ _PLACES = 500
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One corruption: the neighbourhood of a place, and what its encoding says of it."""
+    """One corruption: the neighborhood of a place, and what its encoding says of it."""
 
     name: str
     count: int  # points of the cloud
@@ -57,7 +57,7 @@ def compute(quick: bool = False) -> list[Panel]:
 
 
 def draw(panels: list[Panel]) -> Figure:
-    """Neighbourhoods above, what their encodings hold below."""
+    """Neighborhoods above, what their encodings hold below."""
     figure = Figure(figsize=(11.0, 4.7))
     axes = figure.subplots(2, len(panels))
     for (top, bottom), panel in zip(axes.T, panels, strict=True):
@@ -82,7 +82,7 @@ def draw(panels: list[Panel]) -> Figure:
     bar = figure.colorbar(image, ax=list(axes.flat), shrink=0.45, anchor=(0.0, 0.1))
     bar.set_label("density / largest")
     figure.suptitle(
-        f"Neighbours near a plane across the surface, {2 * side:.2g} wide, and the density that "
+        f"Neighbors near a plane across the surface, {2 * side:.2g} wide, and the density that "
         f"their encoding alone holds (radius {RADIUS}, D = {DIM})",
         fontsize=11,
         x=0.01,

@@ -89,7 +89,7 @@ def draw(maps: Maps) -> Figure:
     )
     bar.set_label("similarity with the encoding of the marked point")
     figure.suptitle(
-        f"Finer detail downward, smaller neighbourhoods rightward "
+        f"Finer detail downward, smaller neighborhoods rightward "
         f"(D = {DIM}, {len(maps.pos):,} points, unit ball)",
         fontsize=11,
         x=0.01,

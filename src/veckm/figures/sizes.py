@@ -12,7 +12,7 @@ from torch import Tensor
 
 from veckm.data import shapes
 from veckm.encoder import VecKM
-from veckm.figures.style import COLOUR, MARKER, plain
+from veckm.figures.style import COLOR, MARKER, plain
 from veckm.functional import kernel_mixture, reconstruct
 from veckm.planning import EngineName
 
@@ -96,7 +96,7 @@ def draw(errors: Errors) -> Figure:
     for name, value in errors.engines.items():
         style = "--" if name == "grid" else "-."
         label = f"{name}, eps = {EPS:g}: {value:.2%}"
-        right.axhline(value, linestyle=style, color=COLOUR[name], label=label)
+        right.axhline(value, linestyle=style, color=COLOR[name], label=label)
     right.set(xlabel="p, random features", ylabel="mean relative error of encodings")
     right.set_title(f"Encodings against p (beta = 10, {errors.count:,} points)")
     for axes in (left, right):
@@ -108,7 +108,7 @@ def draw(errors: Errors) -> Figure:
 
 def _line(axes: Axes, values: dict[int, float], name: str, label: str) -> None:
     x, y = list(values), list(values.values())
-    axes.loglog(x, y, color=COLOUR[name], marker=MARKER[name], label=label)
+    axes.loglog(x, y, color=COLOR[name], marker=MARKER[name], label=label)
     law = [y[0] * (x[0] / size) ** 0.5 for size in x]
     axes.loglog(x, law, ":", color="#666666", label="1 / square root")
     axes.set_xticks(x, [f"{size:,}" for size in x])

@@ -1,4 +1,4 @@
-"""One style for every plot: colours that the colour-blind tell apart (Okabe and Ito), units."""
+"""One style for every plot: colors that the color-blind tell apart (Okabe and Ito), units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-COLOUR = {
+COLOR = {
     "grid": "#0072B2",
     "neighbors": "#009E73",
     "dense": "#E69F00",
@@ -21,9 +21,9 @@ COLOUR = {
     "floor": "#999999",
 }
 MARKER = {"grid": "o", "neighbors": "s", "dense": "^", "random": "D", "auto": "x", "floor": "_"}
-#: From dark to light, also in grey.
+#: From dark to light, also in gray.
 RISING = "viridis"
-#: Colours for numbers that rise, as of D: the same map, without its palest end.
+#: Colors for numbers that rise, as of D: the same map, without its palest end.
 STEPS = ("#440154", "#31688e", "#35b779", "#b5de2b")
 STYLE: Mapping[str, Any] = {
     "font.size": 11,

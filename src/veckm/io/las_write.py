@@ -97,7 +97,7 @@ class LasWriter:
             records[axis] = steps[:, column]
         for extra, name in self._columns:
             if name is not None:
-                values = _colour(cloud.fields[name], extra.name, self._dtype)
+                values = _color(cloud.fields[name], extra.name, self._dtype)
                 _set(records, extra.name, values, self._template)
         self._low, self._high = (
             np.minimum(self._low, steps.min(0)),
@@ -238,8 +238,8 @@ def _is_float(template: LasTemplate, name: str) -> bool:
     return name in (base.names or ()) and base[name].kind == "f"
 
 
-def _colour(values: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
-    """LAS colours have 16 bits; those of 8 bits are spread over them."""
+def _color(values: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
+    """LAS colors have 16 bits; those of 8 bits are spread over them."""
     if name in ("red", "green", "blue") and values.dtype == np.uint8 and dtype[name].base == "u2":
         return values.astype(np.uint16) * 257
     return values
@@ -250,7 +250,7 @@ def _fresh(
     scale: float | tuple[float, float, float] | None,
     offset: tuple[float, float, float] | None,
 ) -> LasTemplate:
-    """A new header: format 6, or 7 with colours; steps so fine that a cloud has 1e8 of them."""
+    """A new header: format 6, or 7 with colors; steps so fine that a cloud has 1e8 of them."""
     xyz = like.xyz[np.isfinite(like.pos).all(1)]
     low, high = (xyz.min(0), xyz.max(0)) if len(xyz) else (like.origin, like.origin)
     if scale is None:
@@ -260,8 +260,8 @@ def _fresh(
     if offset is None:
         middle = np.floor((low + high) / 2)
         offset = tuple(middle.tolist())
-    colours = {"red", "green", "blue"} <= set(like.fields)
-    return las_header.new_template(7 if colours else 6, steps, np.asarray(offset, np.float64))
+    colors = {"red", "green", "blue"} <= set(like.fields)
+    return las_header.new_template(7 if colors else 6, steps, np.asarray(offset, np.float64))
 
 
 def _rescaled(

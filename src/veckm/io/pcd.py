@@ -41,7 +41,7 @@ class PcdTemplate(Template):
     Attributes:
         lines: as in the file, up to DATA.
         columns: the fields in order, coordinates included.
-        width, height: of an organised cloud; otherwise the height is 1.
+        width, height: of an organized cloud; otherwise the height is 1.
         data: one of ascii, binary, binary_compressed.
     """
 

@@ -44,7 +44,7 @@ def read(path: Path) -> PointCloud:
 
     Lines that start with a sign for comments are kept; the last of them before the points, or a
     line of words, may name the columns. Without names three columns after the coordinates are
-    normals if they have length one, colours if they are whole numbers up to 255.
+    normals if they have length one, colors if they are whole numbers up to 255.
     """
     data = path.read_bytes()
     if b"\0" in data[:4096]:

@@ -132,7 +132,7 @@ def list_models(task: Task | None = None) -> list[str]:
 
 
 def parameter_count(model: PointModel) -> int:
-    """Real numbers that are learnt; a complex one is two."""
+    """Real numbers that are learned; a complex one is two."""
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in model.parameters())
 
 

@@ -50,8 +50,7 @@ class PointModel(nn.Module, ABC):
             ("in_channels", in_channels, 0),
             ("num_categories", num_categories, 0),
         ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+            inputs.check_count(value, name, least)
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.num_categories = num_categories

@@ -54,7 +54,7 @@ class EdgeConv(nn.Module):
 class DGCNNClassifier(PointModel):
     """One answer for each cloud: four edge convolutions, 1024 channels, maximum and mean.
 
-    `DGCNN <https://arxiv.org/abs/1801.07829>`_ (Wang et al., TOG 2019), 20 neighbours. With
+    `DGCNN <https://arxiv.org/abs/1801.07829>`_ (Wang et al., TOG 2019), 20 neighbors. With
     ``encoding`` the first graph is that of the coordinates still; its nodes carry the encodings.
 
     Shapes:
@@ -126,7 +126,7 @@ class DGCNNSegmenter(PointModel):
         in_channels: channels of ``features``.
         num_categories: of objects, for part segmentation; 0 for scenes.
         encoding: sizes of VecKM in front; none for plain DGCNN.
-        k: neighbours.
+        k: neighbors.
         transform: turn the coordinates by :class:`SpatialTransform` first; not with ``encoding``.
         sizes: of the head's layers.
         dropout: after those of its layers that ``dropped`` counts.
@@ -177,7 +177,7 @@ class DGCNNSegmenter(PointModel):
 
 
 class DGCNNParts(DGCNNSegmenter):
-    """One answer for each point of an object of a known category; 40 neighbours.
+    """One answer for each point of an object of a known category; 40 neighbors.
 
     Shapes:
         - pos: (B, N, 3)
@@ -209,7 +209,7 @@ class DGCNNParts(DGCNNSegmenter):
 
 
 class DGCNNScenes(DGCNNSegmenter):
-    """One answer for each point of a scene; 20 neighbours.
+    """One answer for each point of a scene; 20 neighbors.
 
     The graphs among features compare all pairs of points, a chunk at a time: memory is linear in
     N, time is not. The paper runs it on blocks of 4,096 points.

@@ -134,7 +134,7 @@ class Encoding(nn.Module):
         at: Tensor | None = None,  # (B, M, 3)
         features: Tensor | None = None,  # (B, N, F), or (B, M, F)
     ) -> Tensor:  # (B, N, C), or (B, M, C)
-        """Features of every point, or of the places ``at``; the neighbours are all points.
+        """Features of every point, or of the places ``at``; the neighbors are all points.
 
         A network that goes on with some of the points need not encode the others: what it would
         gather from them is the same.

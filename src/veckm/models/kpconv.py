@@ -17,7 +17,7 @@ from veckm.models.layers import Dense, Norm, activate
 _SLOPE = 0.1
 _KERNEL = 15  # kernel points
 _LEVELS = 5
-#: Numbers (row, neighbour or kernel point, channel) held at a time when nothing is learnt.
+#: Numbers (row, neighbor or kernel point, channel) held at a time when nothing is learned.
 _HELD = 1 << 25
 
 
@@ -117,7 +117,7 @@ class Bottleneck(nn.Module):
 
 
 def _highest(x: Tensor, near: Tensor) -> Tensor:  # (N, C), (M, K) -> (M, C)
-    """The maximum over the neighbours."""
+    """The maximum over the neighbors."""
     rows = len(near) if torch.is_grad_enabled() else max(1, _HELD // (x.shape[1] * near.shape[1]))
     return torch.cat([ops.gather(x, part).amax(1) for part in near.split(max(1, rows))])
 
@@ -181,7 +181,7 @@ class KPConv(PointModel):
 
     @torch.no_grad()
     def _levels(self, pos: Tensor) -> list[Level]:
-        """Grids, neighbours and kernel weights: nothing of it is learnt."""
+        """Grids, neighbors and kernel weights: nothing of it is learned."""
         clouds, n, _ = pos.shape
         flat, batch = pos.reshape(-1, 3), torch.arange(clouds, device=pos.device)
         batch = batch.repeat_interleave(n)
@@ -260,7 +260,7 @@ class KPConvScenes(KPConv):
     """One answer for each point of a scene: down five levels and up again by the nearest point.
 
     Shapes:
-        - pos: (B, N, 3) in metres
+        - pos: (B, N, 3) in meters
         - output: (B, N, num_classes)
     """
 

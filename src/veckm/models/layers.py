@@ -75,7 +75,7 @@ class Dense(nn.Module):
     def folded(self) -> tuple[Tensor, Tensor]:  # (C_out, C_in), (C_out,)
         """Weight and bias of the linear layer and the norm in one, as they are in evaluation.
 
-        The norm is then a fixed scale and shift: one pass less over what may be many neighbours.
+        The norm is then a fixed scale and shift: one pass less over what may be many neighbors.
         """
         scale, shift = self.norm.affine()
         return self.linear.weight * scale[:, None], shift
@@ -84,19 +84,19 @@ class Dense(nn.Module):
         self,
         pos: Tensor,  # (B, N, 3)
         features: Tensor,  # (B, N, C)
-        centre: Tensor,  # (B, M, 3)
+        center: Tensor,  # (B, M, 3)
         near: Tensor,  # (B, M, K)
     ) -> Tensor:  # (B, M, K, C_out)
-        r"""The layer on (x_j - x_i, f_j) of every neighbour j of every centre i.
+        r"""The layer on (x_j - x_i, f_j) of every neighbor j of every center i.
 
         .. math:: W (x_j - x_i, f_j) = W (x_j, f_j) - W_x x_i
 
-        Computed at the points and the centres, then gathered: each of many neighbours costs a
+        Computed at the points and the centers, then gathered: each of many neighbors costs a
         subtraction instead of a product.
         """
         weight, shift = (self.linear.weight, None) if self.training else self.folded()
         at = nn.functional.linear(torch.cat((pos, features), dim=-1), weight, shift)
-        own = centre @ weight[:, :3].t()
+        own = center @ weight[:, :3].t()
         x = gather(at, near) - own[:, :, None]
         return activate(self.norm(x) if self.training else x, self.slope)
 

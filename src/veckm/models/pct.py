@@ -12,7 +12,7 @@ from veckm.models.layers import Dense, Norm, activate, beside, head, perceptron
 from veckm.models.pooling import pooled
 
 _SLOPE = 0.2  # of the leaky ReLU after the attention layers
-_K = 32  # neighbours of a group
+_K = 32  # neighbors of a group
 
 
 class OffsetAttention(nn.Module):
@@ -58,7 +58,7 @@ class OffsetAttention(nn.Module):
 
 
 class Grouping(nn.Module):
-    r"""The sample-and-group of PCT's neighbour embedding.
+    r"""The sample-and-group of PCT's neighbor embedding.
 
     .. math:: f_i' = \max_{j \in N_{32}(i)} \mathrm{MLP}(f_j - f_i, f_i)
 
@@ -74,14 +74,14 @@ class Grouping(nn.Module):
     def forward(self, pos: Tensor, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """M farthest points and what is around them."""
         picks = ops.farthest_points(pos, min(count, pos.shape[1]), validate=False)
-        centre, own = ops.gather(pos, picks), ops.gather(x, picks)
-        near = ops.knn(pos, centre, min(_K, pos.shape[1]), validate=False)
+        center, own = ops.gather(pos, picks), ops.gather(x, picks)
+        near = ops.knn(pos, center, min(_K, pos.shape[1]), validate=False)
         own = own[:, :, None].expand(-1, -1, near.shape[2], -1)
         grouped = torch.cat((ops.gather(x, near) - own, own), dim=-1)
-        return centre, pooled(self.layers, grouped.flatten(0, 1)).view(*picks.shape, -1)
+        return center, pooled(self.layers, grouped.flatten(0, 1)).view(*picks.shape, -1)
 
 
-class NeighbourEmbedding(nn.Module):
+class NeighborEmbedding(nn.Module):
     """PCT's input embedding for classification: 512 and then 256 points with 256 channels.
 
     Shapes:
@@ -135,9 +135,9 @@ class PCTClassifier(PointModel):
         super().__init__(num_classes, in_channels, num_categories)
         self.points = points
         self.encoding: Encoding | None = None
-        self.embedding: NeighbourEmbedding | None = None
+        self.embedding: NeighborEmbedding | None = None
         if encoding is None:
-            self.embedding = NeighbourEmbedding(in_channels)
+            self.embedding = NeighborEmbedding(in_channels)
             wide = 256
         else:
             self.encoding = Encoding(encoding, validate=False)

@@ -1,4 +1,4 @@
-"""Point Transformer: vector attention among neighbours, and VecKM <-> PT."""
+"""Point Transformer: vector attention among neighbors, and VecKM <-> PT."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class VectorAttention(nn.Module):
         )
 
     def forward(self, pos: Tensor, x: Tensor, near: Tensor) -> Tensor:
-        """What each point takes from its neighbours."""
+        """What each point takes from its neighbors."""
         place = self.place(ops.gather(pos, near) - pos[:, :, None])  # (B, N, K, C)
         apart = ops.gather(self.key(x), near) - self.query(x)[:, :, None] + place
         weight: Tensor = self.weigh(apart).softmax(2)  # (B, N, K, C / 8)
@@ -83,7 +83,7 @@ class Block(nn.Module):
 
 
 class Down(nn.Module):
-    """A quarter of the points, each with the maximum over its 16 neighbours.
+    """A quarter of the points, each with the maximum over its 16 neighbors.
 
     Shapes:
         - pos: (B, N, 3), x: (B, N, C)
@@ -97,9 +97,9 @@ class Down(nn.Module):
     def forward(self, pos: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The picks and what is around them."""
         picks = ops.farthest_points(pos, -(-pos.shape[1] // 4), validate=False)
-        centre = ops.gather(pos, picks)
-        near = ops.knn(pos, centre, min(16, pos.shape[1]), validate=False)
-        return centre, self.layer.grouped(pos, x, centre, near).amax(2)
+        center = ops.gather(pos, picks)
+        near = ops.knn(pos, center, min(16, pos.shape[1]), validate=False)
+        return center, self.layer.grouped(pos, x, center, near).amax(2)
 
 
 class Up(nn.Module):
@@ -128,7 +128,7 @@ class PointTransformer(PointModel):
 
     `Point Transformer <https://arxiv.org/abs/2012.09164>`_ (Zhao et al., ICCV 2021). With
     ``encoding`` it is VecKM <-> PT of Section 4.4 of the VecKM paper: the first level, a dense
-    encoder of the neighbourhoods of all points, gives way to the encoding and one layer.
+    encoder of the neighborhoods of all points, gives way to the encoding and one layer.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class PointTransformer(PointModel):
         self.downs = nn.ModuleList(Down(c, out) for c, out in pairwise(_WIDTHS))
 
     def levels(self, pos: Tensor, features: Tensor) -> list[Level]:
-        """Positions, features and neighbours of every level, the finest first."""
+        """Positions, features and neighbors of every level, the finest first."""
         local = [] if self.encoding is None else [self.encoding(pos)]
         x = self.embed(torch.cat((pos, features, *local), dim=-1))
         found: list[Level] = []

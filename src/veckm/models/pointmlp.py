@@ -1,4 +1,4 @@
-"""PointMLP: residual perceptrons on normalised groups; VecKM in front."""
+"""PointMLP: residual perceptrons on normalized groups; VecKM in front."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Stage(nn.Module):
     .. math:: f_i' = \Phi_\mathrm{pos}\Big(\max_{j \in N_K(i)} \Phi_\mathrm{pre}\big(
               \alpha \odot \frac{f_j - f_i}{\sigma + \epsilon} + \beta,\; f_i\big)\Big)
 
-    Sigma is the deviation of all differences in a cloud, alpha and beta are learnt: the geometric
+    Sigma is the deviation of all differences in a cloud, alpha and beta are learned: the geometric
     affine module of Section 3.2 of the PointMLP paper.
 
     Args:
         channels: C; the stage gives 2 C.
-        k: K, neighbours.
+        k: K, neighbors.
         reduce: how many times fewer points.
         place: group the coordinates beside the features.
 
@@ -65,8 +65,8 @@ class Stage(nn.Module):
     def forward(self, pos: Tensor, x: Tensor) -> Level:
         """The picks and what is around them."""
         picks = ops.farthest_points(pos, max(1, pos.shape[1] // self.reduce), validate=False)
-        centre, own = ops.gather(pos, picks), ops.gather(x, picks)
-        near = ops.knn(pos, centre, min(self.k, pos.shape[1]), validate=False)
+        center, own = ops.gather(pos, picks), ops.gather(x, picks)
+        near = ops.knn(pos, center, min(self.k, pos.shape[1]), validate=False)
         both = torch.cat((x, pos), dim=-1) if self.place else x
         offset = ops.gather(both, near) - ops.gather(both, picks)[:, :, None]
         # Over everything of a cloud; a cloud whose points coincide has nothing to divide by.
@@ -74,11 +74,11 @@ class Stage(nn.Module):
         offset = self.alpha * (offset / (sigma + _EPS)) + self.beta
         own = own[:, :, None].expand(-1, -1, near.shape[2], -1)
         y = self.pre(self.transfer(torch.cat((offset, own), dim=-1)))
-        return centre, self.post(y.amax(2))
+        return center, self.post(y.amax(2))
 
 
 class PointMLPClassifier(PointModel):
-    """One answer for each cloud: four stages, each with half of the points, 24 neighbours.
+    """One answer for each cloud: four stages, each with half of the points, 24 neighbors.
 
     `PointMLP <https://arxiv.org/abs/2202.07123>`_ (Ma et al., ICLR 2022). With ``encoding`` the
     features of the local geometry come in instead of the coordinates; the groups are still those
@@ -118,7 +118,7 @@ class PointMLPClassifier(PointModel):
 class PointMLPParts(PointModel):
     """One answer for each point of an object of a known category.
 
-    Four stages, each with a quarter of the points and 32 neighbours, and the way back up; the
+    Four stages, each with a quarter of the points and 32 neighbors, and the way back up; the
     maximum of every level and the category go to each point.
 
     Shapes:

@@ -25,7 +25,7 @@ class SetAbstraction(nn.Module):
         channels: of ``features`` that come in.
         sizes: of the perceptron's layers.
         radius: of the ball.
-        k: neighbours at the most.
+        k: neighbors at the most.
 
     Shapes:
         - pos: (B, N, 3), features: (B, N, C), picks: (B, M)
@@ -40,10 +40,10 @@ class SetAbstraction(nn.Module):
 
     def forward(self, pos: Tensor, features: Tensor, picks: Tensor) -> Level:
         """The picks and what is around them."""
-        centre = ops.gather(pos, picks)
-        near = ops.ball_query(pos, centre, self.radius, self.k, validate=False)  # (B, M, k)
-        x = self.first.grouped(pos, features, centre, near)
-        return centre, pooled(self.layers, x.flatten(0, 1)).view(*picks.shape, -1)
+        center = ops.gather(pos, picks)
+        near = ops.ball_query(pos, center, self.radius, self.k, validate=False)  # (B, M, k)
+        x = self.first.grouped(pos, features, center, near)
+        return center, pooled(self.layers, x.flatten(0, 1)).view(*picks.shape, -1)
 
 
 class Propagation(nn.Module):
@@ -71,7 +71,7 @@ class PointNet2Objects(PointModel):
     """The three abstractions of an object: 512 points, 128 points, one vector.
 
     `PointNet++ <https://arxiv.org/abs/1706.02413>`_ (Qi et al., NIPS 2017), SSG in its
-    supplementary: radius 0.2 and 32 neighbours, 0.4 and 64, then everything. With ``encoding`` it
+    supplementary: radius 0.2 and 32 neighbors, 0.4 and 64, then everything. With ``encoding`` it
     is VecKM <-> PN++ of Section 4.2 of the VecKM paper: the encoding takes the place of the first
     abstraction, on the same 512 points; where features are given, they go beside it.
     Clouds of fewer points are taken whole.

@@ -1,4 +1,4 @@
-"""Batch normalisation that whitens the real and imaginary parts together."""
+"""Batch normalization that whitens the real and imaginary parts together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ComplexBatchNorm(ComplexModule):
     each a channel: Section 3.5 of `Deep Complex Networks <https://arxiv.org/abs/1705.09792>`_
     (Trabelsi et al., ICLR 2018). Gamma starts at I / sqrt(2), so y starts with E|y|^2 = 1.
 
-    As in :class:`torch.nn.BatchNorm1d`, training normalises by the batch and evaluation by the
+    As in :class:`torch.nn.BatchNorm1d`, training normalizes by the batch and evaluation by the
     running statistics, whose covariance is the unbiased one.
 
     Args:
@@ -29,7 +29,7 @@ class ComplexBatchNorm(ComplexModule):
         eps: added to the diagonal of the covariance.
         momentum: weight of the newest batch in the running statistics; None averages all batches.
         affine: whether to learn Gamma and beta.
-        track_running_stats: without it, evaluation too normalises by the batch.
+        track_running_stats: without it, evaluation too normalizes by the batch.
         device: where the parameters and buffers live.
         dtype: complex64 or complex128, or the real dtype beside it; torch's default if None.
 
@@ -104,11 +104,11 @@ class ComplexBatchNorm(ComplexModule):
             p, q, shift = self.fixed()
             return p * z + q * z.conj() + shift
         mean = z.flatten(0, -2).mean(dim=0)  # (C,)
-        centred = z - mean
-        cov = covariance(centred)  # (C, 3)
+        centered = z - mean
+        cov = covariance(centered)  # (C, 3)
         self._track(mean.detach(), cov.detach(), z.numel() // self.num_features)
         p, q = widely_linear(self.weight, inverse_root(cov, self.eps))
-        out = p * centred + q * centred.conj()
+        out = p * centered + q * centered.conj()
         return out if self.bias is None else out + self.bias
 
     def fixed(self) -> tuple[Tensor, Tensor, Tensor]:  # (C,) complex each
@@ -116,7 +116,7 @@ class ComplexBatchNorm(ComplexModule):
         mean, cov = self.running_mean, self.running_cov
         if mean is None or cov is None:
             raise ValueError(
-                "ComplexBatchNorm(track_running_stats=False) normalises by the batch in evaluation "
+                "ComplexBatchNorm(track_running_stats=False) normalizes by the batch in evaluation "
                 "too, so it is no fixed map; build it with track_running_stats=True"
             )
         p, q = widely_linear(self.weight, inverse_root(cov, self.eps))

@@ -9,17 +9,17 @@ from veckm.nn.module import as_real
 
 
 def covariance(
-    centred: Tensor,  # (..., C) complex, of mean zero
+    centered: Tensor,  # (..., C) complex, of mean zero
 ) -> Tensor:  # (C, 3) real
     r"""Cov(Re z, Im z) of every channel, divided by the number of samples.
 
     .. math:: (\mathrm{E}[x^2], \mathrm{E}[xy], \mathrm{E}[y^2]), \qquad z = x + iy
 
     Shapes:
-        - centred: (..., C) complex
+        - centered: (..., C) complex
         - output: (C, 3) real
     """
-    x, y = as_real(centred).flatten(0, -3).unbind(-1)  # (N, C) each
+    x, y = as_real(centered).flatten(0, -3).unbind(-1)  # (N, C) each
     return torch.stack((x.square().mean(0), (x * y).mean(0), y.square().mean(0)), dim=-1)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from veckm.scan.region import near_rows, open_rows
 from veckm.tasks.normals.levels import LEVELS, NEIGHBORS, SLACK, Hierarchy, window_domain
 
-#: Rows whose neighbours are looked at together.
+#: Rows whose neighbors are looked at together.
 _ROWS = 1 << 17
 #: Distances are float32 numbers of moved points: a little more is asked for than they say.
 _MORE, _ABOUT = 1 + 1e-5, 1e-5
@@ -136,7 +136,7 @@ def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
 
 
 def _all(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """For each row, whether the mask holds for all its neighbours."""
+    """For each row, whether the mask holds for all its neighbors."""
     parts = [
         mask[index[rows[first : first + _ROWS]]].all((1, 2)) for first in range(0, len(rows), _ROWS)
     ]

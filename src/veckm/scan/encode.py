@@ -16,11 +16,11 @@ from veckm.engines.lattice import Lattice
 from veckm.inputs import SMALLEST_EPS
 from veckm.io.errors import FileError
 from veckm.io.source import Source
-from veckm.planning import WindowName, make_window
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Facts, Operation, Phase, gather
 from veckm.scan.region import Region, near
 from veckm.scan.spool import Field, Spool
+from veckm.sizes import WindowName, make_window
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _probes(
 
 
 def _fourth(spool: Spool, probes: np.ndarray) -> np.ndarray:  # (P,) -> (P,)
-    """How far the fourth neighbour of each probe is: first in its own cell, then around."""
+    """How far the fourth neighbor of each probe is: first in its own cell, then around."""
     boxes, layout = spool.boxes, spool.layout
     k = min(NEIGHBOR, spool.count)
     cell = np.searchsorted(layout.offsets, probes, side="right") - 1

@@ -76,7 +76,7 @@ def make_layout(source: Source, tile: int, advance: Callable[[int], object]) -> 
         low, size = _cube(seen)
         counted, _ = _count(source, low, size, cell, advance)
     starts, counts = _leaves(*counted, cell)
-    order, tiles = _tiles(_centres(starts), counts, tile)
+    order, tiles = _tiles(_centers(starts), counts, tile)
     slots = np.empty_like(order)
     slots[order] = np.arange(len(order))
     return Layout(low, size, starts, slots, counts[order], tiles)
@@ -197,7 +197,7 @@ def _leaves(places: np.ndarray, totals: np.ndarray, most: int) -> Counted:
     return starts, np.bincount(slot, totals, len(starts)).astype(np.int64)
 
 
-def _centres(starts: np.ndarray) -> np.ndarray:  # (C,) -> (C, 3)
+def _centers(starts: np.ndarray) -> np.ndarray:  # (C,) -> (C, 3)
     """The corners of the cells, which tell them apart well enough."""
     return np.stack([_gather(starts >> axis) for axis in range(3)], 1)
 

@@ -1,15 +1,15 @@
 """Normals, their expected error and curvature of a cloud larger than memory.
 
 What is global about normals is found once: the middle and the spacing of the cloud (`facts.py`).
-All else is local, but how local depends on the density: the twelfth neighbour of a lonely point is
+All else is local, but how local depends on the density: the twelfth neighbor of a lonely point is
 far away. So a halo of fixed width would be too much here and too little there. Instead cells around
 a tile are loaded as far as their density suggests, and then every point whose answer is asked for
 has to be proven: that none of the points it depends on, through all stages of the network, could
 change if the cells that are not in memory were. Those that cannot be proven are done again, with
 the cells that were missing.
 
-    answer of the last stage at p   <- answers of the stage before at the neighbours of p
-    answer of the first stage at q  <- planes at the neighbours of q
+    answer of the last stage at p   <- answers of the stage before at the neighbors of p
+    answer of the first stage at q  <- planes at the neighbors of q
     plane at s                      <- the K nearest of s in each subset, the points that these
                                        stand for, and the moments of the windows
 """
@@ -49,17 +49,17 @@ _MOST, _FEW = 3, 100_000
 class Normals(Operation):
     """Normals by the network that comes with the package, for every point.
 
-    They are those of ``estimate(pos)`` of the whole cloud in float64, up to rounding: neighbours,
+    They are those of ``estimate(pos)`` of the whole cloud in float64, up to rounding: neighbors,
     subsets and windows are the same, sums are made in another order. A choice that hangs on a
-    rounding, as the side of a plane that neighbours lie on evenly, may go the other way, as it may
+    rounding, as the side of a plane that neighbors lie on evenly, may go the other way, as it may
     in memory when the cloud is moved: of a statue of 200,000 points 6 normals differed by more than
     0.01 degrees, the most by 0.065. With ``orient="none"`` the sign is open, as it is there.
 
     ``"consistent"`` directions depend on the whole cloud and are not offered in tiles.
 
     A worker holds, by the sizes of its arrays, about 350 bytes for each point of the tile and its
-    halo, and 250 more for each whose neighbours are looked up: those of the tile, and a rim as wide
-    as two neighbourhoods of the coarsest level.
+    halo, and 250 more for each whose neighbors are looked up: those of the tile, and a rim as wide
+    as two neighborhoods of the coarsest level.
 
     Attributes:
         orient: ``"none"``, ``"up"`` or ``"viewpoint"``.
@@ -84,7 +84,7 @@ class Normals(Operation):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Normals first; curvature looks at those of the neighbours."""
+        """Normals first; curvature looks at those of the neighbors."""
         first = Phase("normals", (_NORMAL, _ERROR))
         return (first, Phase("curvature", (_CURVATURE,))) if self.curvature else (first,)
 
@@ -193,7 +193,7 @@ def _further(
 ) -> list[_Part]:
     """What is left to be proven, with the cells that it needs; in parts if these are many.
 
-    Nearer neighbours in new cells may need others still. From the third time on no cell is let go
+    Nearer neighbors in new cells may need others still. From the third time on no cell is let go
     again: so there is an end.
     """
     cells = Cone(points, region.rows(part.places), stages).needed(boxes, region.cell)

@@ -19,7 +19,7 @@ class SemanticSegmentation:
     """A class for every point of a scene, with the three metrics of the paper's Table 4.
 
     The paper trains as Point Transformer does: 100 epochs of stochastic gradient descent, its rate
-    falling in steps, with clouds scaled by 0.9 to 1.1 and colours changed. Of that the epochs and
+    falling in steps, with clouds scaled by 0.9 to 1.1 and colors changed. Of that the epochs and
     the scaling are kept here; Adam with a cosine is that of the other tasks, and batches of 16
     blocks are our choice.
 

@@ -1,12 +1,12 @@
-"""A cloud in the browser: its colours, its encodings, and what they remember of the surface.
+"""A cloud in the browser: its colors, its encodings, and what they remember of the surface.
 
 shown.py    the points that are shown, and an honest choice of them where there are too many
-colours.py  numbers as colours, and the legend that says which
+colors.py  numbers as colors, and the legend that says which
 encode.py   the encodings of the shown points for the settings of the page
 surface.py  normals, curvature and their expected error, once somebody asks
-paint.py    every way of colouring the cloud
+paint.py    every way of coloring the cloud
 pick.py     the point under a click, and what its encoding says in numbers
-inside.py   the neighbourhood beside the density that its encoding holds (Proposition 1)
+inside.py   the neighborhood beside the density that its encoding holds (Proposition 1)
 pair.py     two clouds side by side, with the similarity of matching points
 scene.py    points, lines and marks on the page
 panel.py    what one can set and read beside the scene

@@ -17,10 +17,10 @@ from veckm.engines.curve import curve_order
 from veckm.frequencies import suggest_radius
 from veckm.functional import similarity
 from veckm.palette import Palette
-from veckm.viewer.colours import RED_GREEN_BLUE, Legend, Paint
+from veckm.viewer.colors import RED_GREEN_BLUE, Legend, Paint
 from veckm.viewer.shown import Shown
 
-#: Mean relative error of an encoding: nobody sees it in a colour, and 1 % takes half as long again.
+#: Mean relative error of an encoding: nobody sees it in a color, and 1 % takes half as long again.
 _EPS = 0.03
 #: Encodings are kept up to this many bytes; beyond, they are made anew when they are needed.
 _KEPT = 1_000_000_000
@@ -54,7 +54,7 @@ class Settings:
 def suggested(shown: Shown, neighbors: int = 200) -> Settings:
     """Settings from the density of the cloud.
 
-    Many neighbours, so that colours show the surface more than the places of its samples.
+    Many neighbors, so that colors show the surface more than the places of its samples.
     """
     return Settings(float(f"{suggest_radius(shown.pos, neighbors=neighbors):.3g}"))
 
@@ -71,7 +71,7 @@ class Encodings:
         at: the shown ones among them.
 
     Shapes:
-        - pos: (N, 3), at: (M, 3), both float32 about the centre of the cloud
+        - pos: (N, 3), at: (M, 3), both float32 about the center of the cloud
     """
 
     def __init__(self, shown: Shown, settings: Settings) -> None:
@@ -96,7 +96,7 @@ class Encodings:
             rows = torch.arange(len(self))
             yield from zip(rows.split(_ROWS), self._kept.split(_ROWS), strict=True)
             return
-        for rows in curve_order(self.at).split(_PIECE):  # neighbours in space go together
+        for rows in curve_order(self.at).split(_PIECE):  # neighbors in space go together
             yield rows, self._encode(self.at[rows])
 
     def similar(self, encoding: Tensor) -> np.ndarray:  # (D,) complex -> (M,) float32
@@ -131,13 +131,13 @@ def palette_of(encodings: Encodings) -> Palette:
 
 
 def painted(encodings: Encodings, palette: Palette) -> Paint:
-    """The colour of every shown point; a palette of another cloud makes the two comparable."""
+    """The color of every shown point; a palette of another cloud makes the two comparable."""
     rgb = torch.empty(len(encodings), 3, dtype=torch.uint8)
     for rows, part in encodings.pieces():
-        rgb[rows] = palette.colours(part)
+        rgb[rows] = palette.colors(part)
     ends = tuple(
         f"direction {k + 1}: {share:.0%} of the variance" for k, share in enumerate(palette.shares)
     )
-    note = "like colours, like neighbourhoods; no unit"
+    note = "like colors, like neighborhoods; no unit"
     legend = Legend("Encoding, principal directions", ends, RED_GREEN_BLUE, False, note)
     return Paint(rgb.numpy(), legend)

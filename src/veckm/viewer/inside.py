@@ -1,4 +1,4 @@
-"""The neighbourhood of a point beside the density that its encoding alone holds (Proposition 1)."""
+"""The neighborhood of a point beside the density that its encoding alone holds (Proposition 1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from veckm.cuts import Cut, cut
-from veckm.viewer.colours import RISING, coloured
+from veckm.viewer.colors import RISING, colored
 from veckm.viewer.encode import Encodings
 
 #: Cells of the density along a side, pixels of its picture, and of the gap between the two.
@@ -37,7 +37,7 @@ def inside(encodings: Encodings, row: int) -> Cut:
 
 
 def picture(found: Cut) -> np.ndarray:  # (180, 368, 3) uint8
-    """Neighbours on the left, density on the right."""
+    """Neighbors on the left, density on the right."""
     gap = np.full((_PIXELS, _GAP, 3), 255, dtype=np.uint8)
     return np.concatenate([_dots(found), gap, _heat(found)], axis=1)
 
@@ -45,7 +45,7 @@ def picture(found: Cut) -> np.ndarray:  # (180, 368, 3) uint8
 def _heat(found: Cut) -> np.ndarray:  # (180, 180, 3)
     times = _PIXELS // _CELLS
     values = found.density.clamp_min(0).repeat_interleave(times, 0).repeat_interleave(times, 1)
-    return coloured(values.numpy(), 0.0, float(values.max()), RISING)
+    return colored(values.numpy(), 0.0, float(values.max()), RISING)
 
 
 def _dots(found: Cut) -> np.ndarray:  # (180, 180, 3)
@@ -56,6 +56,6 @@ def _dots(found: Cut) -> np.ndarray:  # (180, 180, 3)
         x, y = np.meshgrid(*(np.arange(max(0, int(c) - 3), min(_PIXELS, int(c) + 4))
                              for c in (u, _PIXELS - v)))  # fmt: skip
         disc = (x + 0.5 - u) ** 2 + (y + 0.5 - _PIXELS + v) ** 2 < _DOT**2
-        # Far neighbours count less in the encoding, so they are paler.
+        # Far neighbors count less in the encoding, so they are paler.
         image[y[disc], x[disc]] = 225 * (1 - w) + np.array(RISING[0]) * w
     return image.round().astype(np.uint8)

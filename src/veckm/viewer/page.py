@@ -10,9 +10,9 @@ import numpy as np
 import torch
 import viser
 
-from veckm.palette import Colour
+from veckm.palette import Color
 from veckm.viewer import paint, pick
-from veckm.viewer.colours import Legend, Paint
+from veckm.viewer.colors import Legend, Paint
 from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
 from veckm.viewer.inside import inside
 from veckm.viewer.pair import Matches, match, match_similarity
@@ -34,11 +34,11 @@ class Page:
         first: the cloud.
         second: another one to stand beside it; made with ``frame=first``.
         settings: of the encodings at first; suggested by the density of the cloud if None.
-        colour: what the cloud is coloured by at first.
+        color: what the cloud is colored by at first.
 
     Attributes:
         panel: beside the scene.
-        legend: of the colours that are shown.
+        legend: of the colors that are shown.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Page:
         second: Shown | None = None,
         *,
         settings: Settings | None = None,
-        colour: Colour = "encoding",
+        color: Color = "encoding",
     ) -> None:
-        colours = paint.available(first)
-        if colour not in colours:
-            raise ValueError(f"{first.name}: has no colours of its own; choose another colour")
+        colors = paint.available(first)
+        if color not in colors:
+            raise ValueError(f"{first.name}: has no colors of its own; choose another color")
         self._server = server
         self._clouds = (first, first if second is None else second)
         self._two = second is not None
@@ -73,8 +73,8 @@ class Page:
             server.gui,
             self._clouds if self._two else (first,),
             suggested(first) if settings is None else settings,
-            colour,
-            colours,
+            color,
+            colors,
             usual_point_size(len(first)),
             self._worker.wake,
             self._forget,
@@ -145,28 +145,28 @@ class Page:
     def _paints(
         self, wanted: Wanted, picked: Picked | None, encodings: list[Encodings]
     ) -> list[Paint]:
-        """The colours of each cloud."""
+        """The colors of each cloud."""
         if picked is not None:
             own = encodings[picked[0]].of(torch.tensor([picked[1]]))[0]
             title = "Similarity with the picked point"
             return [paint.similar(each.similar(own), title) for each in encodings]
-        if wanted.colour == "match":
+        if wanted.color == "match":
             return self._matched(encodings)
-        if wanted.colour == "encoding":
+        if wanted.color == "encoding":
             palette = palette_of(encodings[0])
             return [painted(each, palette) for each in encodings]
         return [self._plain(wanted, k) for k in range(len(encodings))]
 
     def _plain(self, wanted: Wanted, side: int) -> Paint:
         shown = self._clouds[side]
-        if wanted.colour == "height":
+        if wanted.color == "height":
             return paint.height(shown)
-        if wanted.colour == "file" and shown.cloud.colors is not None:
-            return paint.own_colours(shown)
-        if wanted.colour == "file":  # the first has colours, the second has not
+        if wanted.color == "file" and shown.cloud.colors is not None:
+            return paint.own_colors(shown)
+        if wanted.color == "file":  # the first has colors, the second has not
             return paint.height(shown)
         noise = self._settings(wanted, side).noise
-        return paint.of_surface(self._surface(side, noise), wanted.colour)
+        return paint.of_surface(self._surface(side, noise), wanted.color)
 
     def _matched(self, encodings: list[Encodings]) -> list[Paint]:
         title = "Similarity with the matching point"
@@ -208,7 +208,7 @@ class Page:
         shown = self._clouds[side]
         found = inside(encodings[side], row)
         g = encodings[side].of(torch.tensor([row]))[0]
-        xyz = encodings[side].at[row].double().numpy() + shown.centre
+        xyz = encodings[side].at[row].double().numpy() + shown.center
         self.panel.point(pick.numbers(g, xyz, int(shown.rows[row]), found.seen), found)
 
     def _clicked(self, event: viser.SceneClickEvent) -> None:

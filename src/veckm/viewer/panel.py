@@ -10,8 +10,8 @@ import numpy as np
 import viser
 
 from veckm.cuts import Cut
-from veckm.palette import Colour
-from veckm.viewer.colours import Legend
+from veckm.palette import Color
+from veckm.viewer.colors import Legend
 from veckm.viewer.encode import Settings
 from veckm.viewer.inside import picture
 from veckm.viewer.paint import LABELS
@@ -27,14 +27,14 @@ class Wanted:
 
     Attributes:
         settings: of the encodings.
-        colour: what the points are coloured by.
+        color: what the points are colored by.
         beside: whether a copy with noise stands beside the cloud.
         point_size: in units of the scene.
         lines: whether normals are drawn as lines.
     """
 
     settings: Settings
-    colour: Colour
+    color: Color
     beside: bool
     point_size: float
     lines: bool
@@ -47,8 +47,8 @@ class Panel:
         gui: of the server.
         clouds: one or two.
         settings: that the sliders begin with.
-        colour: that the cloud has at first.
-        colours: that can be chosen.
+        color: that the cloud has at first.
+        colors: that can be chosen.
         point_size: in units of the scene.
         changed: called when a control was moved.
         clear: called to forget the picked point.
@@ -59,8 +59,8 @@ class Panel:
         gui: viser.GuiApi,
         clouds: Sequence[Shown],
         settings: Settings,
-        colour: Colour,
-        colours: Sequence[Colour],
+        color: Color,
+        colors: Sequence[Color],
         point_size: float,
         changed: Callable[[], None],
         clear: Callable[[], None],
@@ -74,8 +74,8 @@ class Panel:
         )
         gui.add_html(f'<div style="font-size:12px;padding:6px 12px 0">{lines}</div>')
         self._status = gui.add_html("")
-        self._colour = gui.add_dropdown(
-            "Colour by", [LABELS[c] for c in colours], initial_value=LABELS[colour]
+        self._color = gui.add_dropdown(
+            "Color by", [LABELS[c] for c in colors], initial_value=LABELS[color]
         )
         self._legend = gui.add_html("")
         self._size = gui.add_slider(
@@ -98,7 +98,7 @@ class Panel:
         self._match = gui.add_html("")
         self._point(gui, clear)
         for control in (
-            self._colour, self._size, self._lines, self._radius, self._detail, self._dim,
+            self._color, self._size, self._lines, self._radius, self._detail, self._dim,
             self._noise, self._beside,
         ):  # fmt: skip
             control.on_update(lambda _: changed())
@@ -111,7 +111,7 @@ class Panel:
             max=400 * self._unit,
             step=self._unit,
             initial_value=settings.radius,
-            hint="size of the neighbourhood, in the file's units; beta = 1.8 / radius",
+            hint="size of the neighborhood, in the file's units; beta = 1.8 / radius",
         )
         self._detail = gui.add_slider(
             "Detail",
@@ -150,23 +150,23 @@ class Panel:
 
     def wanted(self) -> Wanted:
         """What the controls say now."""
-        colour = next(c for c, label in LABELS.items() if label == self._colour.value)
+        color = next(c for c, label in LABELS.items() if label == self._color.value)
         settings = Settings(
             float(self._radius.value),
             float(self._detail.value),
             int(self._dim.value),
             float(self._noise.value) / 100,
         )
-        beside = self._two or bool(self._beside.value) or colour == "match"
+        beside = self._two or bool(self._beside.value) or color == "match"
         size = float(self._size.value) / 1e3
-        return Wanted(settings, colour, beside, size, bool(self._lines.value))
+        return Wanted(settings, color, beside, size, bool(self._lines.value))
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """The line that says what the page is doing, or what went wrong."""
         self._status.content = _small(text, "#b3261e" if bad else "inherit")
 
     def explain(self, legend: Legend) -> None:
-        """What the colours mean."""
+        """What the colors mean."""
         self._legend.content = legend.html()
 
     def compare(self, text: str) -> None:
@@ -183,11 +183,11 @@ class Panel:
         self._image.image = picture(cut)
         self._caption.content = _small(
             f"A cut across the surface, {2 * cut.side:.3g} wide in the file's units. "
-            "Left: the neighbours, paler where they count less. Right: the density that the "
+            "Left: the neighbors, paler where they count less. Right: the density that the "
             f"encoding alone holds (Proposition 1); correlation with the true one "
             f"{cut.agreement:.3f}."
         )
 
 
-def _small(text: str, colour: str = "inherit") -> str:
-    return f'<div style="font-size:12px;padding:2px 12px;color:{colour}">{escape(text)}</div>'
+def _small(text: str, color: str = "inherit") -> str:
+    return f'<div style="font-size:12px;padding:2px 12px;color:{color}">{escape(text)}</div>'

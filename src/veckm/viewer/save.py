@@ -9,7 +9,7 @@ from pathlib import Path
 import viser
 
 from veckm.io.whole import writing
-from veckm.viewer.colours import Legend
+from veckm.viewer.colors import Legend
 from veckm.viewer.shown import Shown
 
 
@@ -21,14 +21,14 @@ def save_html(
 ) -> int:
     """Write what the scene shows, with its legend; the bytes written.
 
-    The file holds the points, the colours and the program that shows them, and asks nothing of
+    The file holds the points, the colors and the program that shows them, and asks nothing of
     any server. The panel is not in it: nothing can be encoded without Python.
 
     Args:
         path: of the file, whole or not there.
         server: whose scene it is.
         clouds: whose names and counts stand on the page.
-        legend: what the colours mean.
+        legend: what the colors mean.
     """
     page = server.scene.as_html()
     lines = "".join(f"<div><b>{escape(c.name)}</b>: {escape(c.note)}</div>" for c in clouds)

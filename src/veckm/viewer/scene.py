@@ -13,7 +13,7 @@ MOST_LINES = 20_000
 #: Length of a line, in units of the scene.
 _LINE = 0.03
 _BLACK = (20, 20, 20)
-#: Distance of two clouds' centres that stand side by side, in their widths.
+#: Distance of two clouds' centers that stand side by side, in their widths.
 _APART = 1.35
 
 
@@ -24,7 +24,7 @@ class Stage:
         scene: of the server.
         shown: the cloud.
         name: of its nodes in the scene.
-        shift: where its centre stands.
+        shift: where its center stands.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Stage:
 
     def draw(
         self,
-        at: Tensor,  # (M, 3) about the cloud's centre, in the file's units
+        at: Tensor,  # (M, 3) about the cloud's center, in the file's units
         rgb: np.ndarray,  # (M, 3) uint8
         point_size: float,
     ) -> None:
-        """Put the points, or move and colour those that are there."""
+        """Put the points, or move and color those that are there."""
         placed = (at.numpy() / self._shown.size + self.shift).astype(np.float32)
         if self._points is None:
             self._points = self._scene.add_point_cloud(
@@ -56,7 +56,7 @@ class Stage:
                 rgb,
                 point_size=point_size,
                 point_shape="circle",
-                point_shading="flat",  # shaded points would not have the colours of the legend
+                point_shading="flat",  # shaded points would not have the colors of the legend
                 precision="float32",
             )
         else:
@@ -117,7 +117,7 @@ class Stage:
 
 
 def _circles(radius: float) -> np.ndarray:  # (S, 2, 3)
-    """A circle about each axis, as segments: a ball would hide the colours in it."""
+    """A circle about each axis, as segments: a ball would hide the colors in it."""
     angle = np.linspace(0, 2 * np.pi, 73)
     flat = radius * np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=1)
     rings = [np.roll(flat, turn, axis=1) for turn in range(3)]
@@ -125,7 +125,7 @@ def _circles(radius: float) -> np.ndarray:  # (S, 2, 3)
 
 
 def beside(shown: Shown) -> tuple[float, float, float]:
-    """Where the centre of a second cloud stands: to the right of the first, as one sees it."""
+    """Where the center of a second cloud stands: to the right of the first, as one sees it."""
     width = float(shown.pos[:, 0].max() - shown.pos[:, 0].min()) / shown.size
     return (max(width, 0.4) * _APART, 0.0, 0.0)
 

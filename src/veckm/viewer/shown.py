@@ -23,20 +23,20 @@ class Shown:
     Attributes:
         name: what the page calls it.
         cloud: the whole cloud, as its file has it.
-        pos: all points about ``centre``, in the file's units.
+        pos: all points about ``center``, in the file's units.
         rows: those that are shown, ascending.
-        centre: of the bounding box, in the file's coordinates.
+        center: of the bounding box, in the file's coordinates.
         size: half of the diagonal of the bounding box; the scene is in units of it.
 
     Shapes:
-        - pos: (N, 3) float32, rows: (M,) int64, centre: (3,) float64
+        - pos: (N, 3) float32, rows: (M,) int64, center: (3,) float64
     """
 
     name: str
     cloud: PointCloud
     pos: Tensor
     rows: Tensor
-    centre: np.ndarray
+    center: np.ndarray
     size: float
 
     def __len__(self) -> int:
@@ -71,12 +71,12 @@ def show(
         cloud: at least two points, all finite.
         name: what the page calls it.
         limit: the largest number of points that the page gets.
-        frame: another cloud whose centre and size this one takes, to be seen beside it.
+        frame: another cloud whose center and size this one takes, to be seen beside it.
     """
     if len(cloud) < 2:
         raise ValueError(
             f"{name}: has {len(cloud)} point{'' if len(cloud) == 1 else 's'}; "
-            "a view needs at least two, for an encoding is about neighbours"
+            "a view needs at least two, for an encoding is about neighbors"
         )
     if limit < 2:
         raise ValueError(f"limit of points must be at least 2, got {limit}")
@@ -88,11 +88,11 @@ def show(
             "drop them first, cloud[np.isfinite(cloud.xyz).all(1)]"
         )
     low, high = xyz.min(0), xyz.max(0)
-    centre = (low + high) / 2 if frame is None else frame.centre
+    center = (low + high) / 2 if frame is None else frame.center
     size = float(np.linalg.norm(high - low)) / 2 if frame is None else frame.size
-    pos = torch.from_numpy((xyz - centre).astype(np.float32))
+    pos = torch.from_numpy((xyz - center).astype(np.float32))
     # Points that all coincide have no size; any will do.
-    return Shown(name, cloud, pos, torch.from_numpy(thin(xyz, limit)), centre, size or 1.0)
+    return Shown(name, cloud, pos, torch.from_numpy(thin(xyz, limit)), center, size or 1.0)
 
 
 def thin(

@@ -10,15 +10,6 @@ from torch import Tensor
 from veckm import inputs
 
 
-def check_count(value: int, name: str) -> int:
-    """``value`` if it is a whole number of at least 1; raises otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
-
-
 def check_pair(
     points: Tensor,  # (B, N, D), or (N, D)
     queries: Tensor,  # (B, M, D), or (M, D)

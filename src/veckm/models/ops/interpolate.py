@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models.ops.clouds import check_count
 from veckm.models.ops.gather import gather
 from veckm.models.ops.search import knn
 
@@ -36,7 +35,7 @@ def interpolate(
         - dense: values (B, N, C), points (B, N, 3), queries (B, M, 3); output (B, M, C)
         - ragged: values (N, C), points (N, 3), queries (M, 3); output (M, C)
     """
-    check_count(k, "k")
+    inputs.check_count(k, "k")
     inputs.check_points(points, "points", values=False)  # the search checks their values
     if values.shape[:-1] != points.shape[:-1]:
         raise ValueError(
@@ -52,7 +51,7 @@ def interpolate(
     weight = weight / weight.sum(-1, keepdim=True)
     if index.shape[-1] == 1:
         return gather(values, index[..., 0])
-    # One neighbour after the other, so that no (..., M, k, C) is held.
+    # One neighbor after the other, so that no (..., M, k, C) is held.
     out = gather(values, index[..., 0]) * weight[..., :1]
     for j in range(1, index.shape[-1]):
         out = out + gather(values, index[..., j]) * weight[..., j : j + 1]

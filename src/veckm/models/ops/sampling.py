@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models.ops.clouds import bounds, check_count
+from veckm.models.ops.clouds import bounds
 from veckm.parallel import one_thread, share, workers
 
 #: Clouds of more points are sampled chunk by chunk when the method is "auto".
@@ -43,7 +43,7 @@ def farthest_points(
     ``"exact"`` takes N * count steps. ``"chunked"`` is linear in N for a fixed share of picks:
     the points are put in Morton order, which keeps near ones together, cut into chunks of about
     512, and each chunk gives its share of farthest points, all chunks in one batched loop. Picks
-    of neighbouring chunks do not know of each other and can be close. ``"auto"`` is exact up to
+    of neighboring chunks do not know of each other and can be close. ``"auto"`` is exact up to
     8192 points and chunked above.
 
     Args:
@@ -57,7 +57,7 @@ def farthest_points(
         - dense: pos (B, N, 3); output (B, count), count at most N
         - ragged: pos (N, 3); output (M,), rows of ``pos``, cloud after cloud
     """
-    check_count(count, "count")
+    inputs.check_count(count, "count")
     inputs.check_points(pos, "pos", values=validate)
     if method not in ("auto", "exact", "chunked"):
         raise ValueError(f"method must be 'auto', 'exact' or 'chunked', got {method!r}")

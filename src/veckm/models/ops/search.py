@@ -1,4 +1,4 @@
-"""Nearest neighbours, by a k-d tree on the CPU and by all distances elsewhere.
+"""Nearest neighbors, by a k-d tree on the CPU and by all distances elsewhere.
 
 A tree takes N log N time and needs no N x M distances. Already with 256 points of 8 clouds it took
 half the time of distances and ``topk``, and with 8192 points a tenth. Distances win in spaces of
@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models.ops.clouds import check_count, check_pair, pairs
+from veckm.models.ops.clouds import check_pair, pairs
 from veckm.models.ops.gather import gather
 from veckm.parallel import one_thread, share, threads, workers
 
@@ -43,7 +43,7 @@ def knn(
 
     Args:
         points: where to look, in any number of dimensions D.
-        queries: whose neighbours to find; a query that is a point finds itself.
+        queries: whose neighbors to find; a query that is a point finds itself.
         k: how many; no cloud may have fewer points.
         batch: cloud of every point of a ragged batch, ascending.
         query_batch: cloud of every query, ascending.
@@ -53,7 +53,7 @@ def knn(
         - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
         - ragged: points (N, D), queries (M, D); output (M, k), rows of ``points``
     """
-    check_count(k, "k")
+    inputs.check_count(k, "k")
     check_pair(points, queries, batch, query_batch, validate)
     points, queries = points.detach(), queries.detach()
     if points.dim() == 3:
@@ -79,7 +79,7 @@ def ball_query(
     """Up to ``k`` points within ``radius`` of every query, the nearest first.
 
     Where the ball holds fewer, the nearest point stands in the places that are left, as in
-    PointNet++, so that a maximum over the neighbours does not see them. It stands there even if
+    PointNet++, so that a maximum over the neighbors does not see them. It stands there even if
     it is outside the ball itself. Where the ball holds more, the nearest are taken: PointNet++
     takes those that come first in memory, and so depends on the order of the points.
     ``validate`` as for :func:`knn`.
@@ -88,7 +88,7 @@ def ball_query(
         - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
         - ragged: points (N, D), queries (M, D); output (M, k), rows of ``points``
     """
-    check_count(k, "k")
+    inputs.check_count(k, "k")
     inputs.check_positive(radius, "radius")
     check_pair(points, queries, batch, query_batch, validate)
     if points.dim() == 3:
@@ -104,7 +104,7 @@ def _within(points: Tensor, queries: Tensor, radius: float, k: int) -> Tensor:
     points, queries = points.detach(), queries.detach()
     index = _dense(points, queries, min(k, points.shape[1]))
     squared = points.new_empty(index.shape)
-    for j in range(index.shape[2]):  # one neighbour at a time, so that no (B, M, k, D) is held
+    for j in range(index.shape[2]):  # one neighbor at a time, so that no (B, M, k, D) is held
         squared[:, :, j] = (gather(points, index[:, :, j]) - queries).square().sum(-1)
     index = torch.where(squared <= radius**2, index, index[:, :, :1])
     if index.shape[2] == k:
@@ -115,7 +115,7 @@ def _within(points: Tensor, queries: Tensor, radius: float, k: int) -> Tensor:
 def _dense(points: Tensor, queries: Tensor, k: int) -> Tensor:
     n = points.shape[1]
     if k > n:
-        raise ValueError(f"k = {k} neighbours were asked of a cloud of {n} points; use k <= {n}")
+        raise ValueError(f"k = {k} neighbors were asked of a cloud of {n} points; use k <= {n}")
     if points.device.type == "cpu" and n > _SMALL and points.shape[2] <= _TREE_DIMENSIONS:
         return _by_tree(points, queries, k)
     return _by_distances(points, queries, k)

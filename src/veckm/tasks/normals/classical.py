@@ -1,4 +1,4 @@
-"""PCA and jets over the k nearest neighbours: the classical estimators, to measure ours against.
+"""PCA and jets over the k nearest neighbors: the classical estimators, to measure ours against.
 
     PCA   the direction in which the k points spread least
     jet   a polynomial z(u, v) fitted over the PCA plane: its normal and curvature above the point
@@ -23,7 +23,7 @@ from veckm.inputs import check_points
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.eigen import adjugate
 
-#: Neighbours in hand in one worker: they fit in its cache, and hide the cost of the calls.
+#: Neighbors in hand in one worker: they fit in its cache, and hide the cost of the calls.
 _PAIRS = 1 << 17
 #: A spread below this share of the largest is rounding: the points lie on a line.
 _THIN = 1e-6
@@ -44,11 +44,11 @@ def pca_normals(
 
     .. math:: n_i = \arg\min_{|n| = 1} \sum_{j \in kNN(i)} (n \cdot (x_j - \bar x))^2
 
-    The sign is arbitrary. A cloud of fewer than k points is one neighbourhood.
+    The sign is arbitrary. A cloud of fewer than k points is one neighborhood.
 
     Args:
         pos: the cloud.
-        k: number of neighbours.
+        k: number of neighbors.
         at: rows of `pos` to answer for, all of them by default.
 
     Shapes:
@@ -58,7 +58,7 @@ def pca_normals(
     """
     check_cloud(pos)
     k, at = check_k(k, len(pos)), _check_at(at, len(pos))
-    near = Neighbours(pos)
+    near = Neighbors(pos)
 
     def work(here: Tensor, nearest: Tensor) -> Tensor:
         return _pca(near.around(here, nearest), near.floor[here])
@@ -96,7 +96,7 @@ def jet(
 
     Args:
         pos: the cloud.
-        k: number of neighbours.
+        k: number of neighbors.
         order: degree of the polynomial, 1 to 4.
         at: rows of `pos` to answer for, all of them by default.
 
@@ -109,7 +109,7 @@ def jet(
     k, at = check_k(k, len(pos)), _check_at(at, len(pos))
     if order not in range(1, _HIGHEST_ORDER + 1):
         raise ValueError(f"order is the degree of a polynomial, 1 to 4, got {order!r}")
-    near = Neighbours(pos)
+    near = Neighbors(pos)
 
     def work(here: Tensor, nearest: Tensor) -> Tensor:
         d = near.around(here, nearest)
@@ -120,7 +120,7 @@ def jet(
     return out[:, :3], out[:, 3:]
 
 
-class Neighbours:
+class Neighbors:
     """The nearest points of every point, by scipy's k-d tree, a chunk of points at a time.
 
     The points are first put in the order of the leaves of a tree: what is near in space is then
@@ -137,7 +137,7 @@ class Neighbours:
         self.floor = torch.finfo(pos.dtype).eps * self.x.abs().amax(1)  # (N,)
 
     def around(self, here: Tensor, nearest: Tensor) -> Tensor:
-        """The neighbours as seen from their point: x_j - x_i, one coordinate after the other.
+        """The neighbors as seen from their point: x_j - x_i, one coordinate after the other.
 
         Shapes:
             - here: (m,)
@@ -197,9 +197,9 @@ def check_cloud(pos: Tensor, name: str = "pos") -> None:
 def check_k(k: int, count: int) -> int:
     """k, or the number of points if that is smaller; raises unless k is a whole number."""
     if isinstance(k, bool) or not isinstance(k, int):
-        raise TypeError(f"k is a number of neighbours, got {k!r}; pass a whole number")
+        raise TypeError(f"k is a number of neighbors, got {k!r}; pass a whole number")
     if k < 1:
-        raise ValueError(f"k is a number of neighbours, got {k}; ask for at least 1, usually 10+")
+        raise ValueError(f"k is a number of neighbors, got {k}; ask for at least 1, usually 10+")
     return max(1, min(k, count))
 
 
@@ -347,7 +347,7 @@ def _monomials(u: Tensor, v: Tensor, order: int) -> list[Tensor]:
 def _solve(rows: Tensor) -> Tensor:  # (m, c + 1, k) -> (m, c)
     """Least squares: the last row from the others, by the normal equations.
 
-    A ridge far below the data decides what the rows leave open, in favour of small coefficients.
+    A ridge far below the data decides what the rows leave open, in favor of small coefficients.
     """
     gram = rows @ rows.mT
     left, right = gram[:, :-1, :-1], gram[:, :-1, -1:]

@@ -1,7 +1,7 @@
 """The encoders that Table 1 of the VecKM paper compares with: PointNet, KPConv and DGCNN.
 
 Each is written after its own paper and has the sizes of the VecKM authors' experiment. All find
-their neighbours with a k-d tree where the space has three dimensions, so none pays for N^2
+their neighbors with a k-d tree where the space has three dimensions, so none pays for N^2
 distances that a user would not pay for either.
 """
 
@@ -21,7 +21,7 @@ _PAIRS = 1 << 24  # distances held at a time in a search by brute force
 
 
 class PointNet(LocalEncoder):
-    r"""PointNet on the K nearest neighbours of every point.
+    r"""PointNet on the K nearest neighbors of every point.
 
     .. math:: f_i = \max_{j \in N_K(i)} \mathrm{MLP}(x_j - x_i)
 
@@ -46,11 +46,11 @@ class PointNet(LocalEncoder):
         self.layers = perceptron(3, *channels)
 
     def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, K, 3)
-        """Where the neighbours are, seen from each point."""
+        """Where the neighbors are, seen from each point."""
         return torch.cat(list(patches(pos, at, self.k, len(at))))
 
     def features(self, gathered: Tensor) -> Tensor:  # (M, C)
-        """The maximum over the neighbours of what the layers make of each."""
+        """The maximum over the neighbors of what the layers make of each."""
         m, k, _ = gathered.shape
         each: Tensor = self.layers(gathered.flatten(0, 1))  # (M * K, C)
         return each.view(m, k, -1).max(dim=1).values
@@ -77,7 +77,7 @@ class KPConv(LocalEncoder):
 
     Args:
         kernel_points: how many.
-        k: K, neighbours at the most.
+        k: K, neighbors at the most.
         radius: r, in the unit ball; 700 of 100,000 points of a surface lie within about 0.1.
         channels: of the convolution and of the layer after it, C the last.
 
@@ -192,7 +192,7 @@ class EdgeConv(nn.Module):
 
     Batch norm and leaky ReLU are monotone in each channel, so the maximum over the edges of i is
     that of u (the minimum where the norm's weight is negative), and the mean and variance of all
-    edges follow from sums over neighbours. The values are those of the plain way; the memory is
+    edges follow from sums over neighbors. The values are those of the plain way; the memory is
     N * C instead of N * K * C.
 
     Shapes:
@@ -253,7 +253,7 @@ def patches(
     k: int,
     chunk: int,
 ) -> Iterator[Tensor]:  # (m, K, 3)
-    """The offsets x_j - x_i of the K nearest neighbours of the rows ``at``, a chunk at a time."""
+    """The offsets x_j - x_i of the K nearest neighbors of the rows ``at``, a chunk at a time."""
     k = min(k, len(pos))
     x = pos.detach().cpu().numpy()
     tree = cKDTree(x)
@@ -279,20 +279,20 @@ def nearest(
 
 
 def spread_points(count: int) -> Tensor:  # (count, 3)
-    """Points spread evenly over the unit ball, the first at its centre: Lloyd's iteration.
+    """Points spread evenly over the unit ball, the first at its center: Lloyd's iteration.
 
     Each moves to the middle of what is nearest to it. Always the same points for a count.
     """
     _at_least("kernel_points", count, 2)
     ball = volume(max(4000, 50 * count)).pos
-    centre = ball[:count].clone()
+    center = ball[:count].clone()
     for _ in range(60):
-        centre[0] = 0
-        owner = torch.cdist(ball, centre).argmin(1)
-        total = torch.zeros_like(centre).index_add_(0, owner, ball)
-        centre = total / torch.bincount(owner, minlength=count).clamp_min(1).unsqueeze(1)
-    centre[0] = 0
-    return centre
+        center[0] = 0
+        owner = torch.cdist(ball, center).argmin(1)
+        total = torch.zeros_like(center).index_add_(0, owner, ball)
+        center = total / torch.bincount(owner, minlength=count).clamp_min(1).unsqueeze(1)
+    center[0] = 0
+    return center
 
 
 def _shuffle(n: int) -> Tensor:

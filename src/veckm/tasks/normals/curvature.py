@@ -1,15 +1,15 @@
-"""Principal curvatures, given normals: a cubic fitted to the neighbours and to their normals.
+"""Principal curvatures, given normals: a cubic fitted to the neighbors and to their normals.
 
-In the frame of the normal of a point, with lengths in units of its neighbourhood,
+In the frame of the normal of a point, with lengths in units of its neighborhood,
 
     z(u, v) = c0 + c1 u + c2 v + (a u^2 + 2 b u v + c v^2) / 2 + cubic terms
 
-each neighbour says three things: its height is z, and its normal is at right angles to the slopes
+each neighbor says three things: its height is z, and its normal is at right angles to the slopes
 of z along u and along v. Heights are exact on a clean cloud; normals, which have looked at more
 points already, say far more on a noisy one. Both are weighed by their noise: by what the fit over
-the smallest neighbourhood, where the surface is still simple, leaves unexplained of each.
+the smallest neighborhood, where the surface is still simple, leaves unexplained of each.
 
-Small neighbourhoods follow the surface, large ones average noise away. Three are tried: the 24
+Small neighborhoods follow the surface, large ones average noise away. Three are tried: the 24
 nearest of all points, of a quarter and of a sixteenth of them, which reach two and four times as
 far at the same price. The largest is kept whose curvature agrees with those of all smaller ones
 within three standard errors (Lepski's rule). There is no length in this: clouds may be in any
@@ -30,17 +30,17 @@ from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
 from veckm.tasks.normals.eigen import adjugate, trace
 from veckm.tasks.normals.frame import hashed, untied
 
-#: Neighbourhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
+#: Neighborhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
 NEIGHBORS, _LEVELS = 24, 3
 #: Agreement: this many standard errors.
 _ERRORS = 3.0
 #: Rounds that find the noise of heights and normals.
 _ROUNDS = 5
-#: Neighbours in hand in one worker.
+#: Neighbors in hand in one worker.
 _PAIRS = 1 << 16
-#: Where the weight of a neighbour falls to zero, beyond the farthest of them (a square).
+#: Where the weight of a neighbor falls to zero, beyond the farthest of them (a square).
 _RIM = 1.2
-#: Unexplained variance that counts as none, in units of the neighbourhood.
+#: Unexplained variance that counts as none, in units of the neighborhood.
 _EXACT = 1e-10
 _RIDGE = 1e-12
 #: The unit in which equal distances are told apart, as a share of the box.
@@ -88,14 +88,14 @@ def principal_curvatures(
               \text{ on a sphere with outward normals}
 
     Positive where the surface bends away from the normal; with the other normal both change their
-    sign (and places). Each normal may have any sign, whatever the signs of its neighbours are.
-    Where neither the neighbours nor their normals tell (fewer than three points, all in one place,
+    sign (and places). Each normal may have any sign, whatever the signs of its neighbors are.
+    Where neither the neighbors nor their normals tell (fewer than three points, all in one place,
     on a line with one normal) the answer is 0.
 
     Args:
         pos: the cloud.
         normal: unit normals.
-        k: number of neighbours; by default each point has its own, see the top of this file.
+        k: number of neighbors; by default each point has its own, see the top of this file.
         neighbors: rows of `pos` near each point, where they are known already. With (N, S, K)
             the S sets, small ones first, are what the sizes are chosen from.
 
@@ -133,7 +133,7 @@ def principal_curvatures(
 
 
 class Sets:
-    """The neighbourhoods that are tried, of a cloud or of a part of it.
+    """The neighborhoods that are tried, of a cloud or of a part of it.
 
     Who is in a level depends on the place in the box of the whole cloud, and not on the row: a
     part, or a shuffled cloud, has the same.
@@ -185,7 +185,7 @@ def part_curvatures(
     rows: np.ndarray,  # (m,)
     sets: Sets,
 ) -> tuple[np.ndarray, np.ndarray]:  # (m, 2) float64, (m,) float64
-    """:func:`principal_curvatures` of some points, and how far away the farthest neighbour is."""
+    """:func:`principal_curvatures` of some points, and how far away the farthest neighbor is."""
     x = torch.from_numpy(pos)
     n = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
     reach = np.empty(len(pos))
@@ -199,7 +199,7 @@ def part_curvatures(
 
 
 def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
-    """The caller's neighbours, checked."""
+    """The caller's neighbors, checked."""
     if not isinstance(neighbors, Tensor) or neighbors.dtype not in (torch.int64, torch.int32):
         got = neighbors.dtype if isinstance(neighbors, Tensor) else type(neighbors).__name__
         raise TypeError(f"neighbors must be an int64 tensor of rows of pos, got {got}")
@@ -221,7 +221,7 @@ def _everywhere(
     search: Search,
     width: int,
 ) -> Tensor:  # (m, 2)
-    """The curvatures at some rows, by neighbourhoods of `width` points, found on the way."""
+    """The curvatures at some rows, by neighborhoods of `width` points, found on the way."""
     out = x.new_empty(len(rows), 2)
     step = max(1, _PAIRS // width)
 
@@ -240,7 +240,7 @@ def _curvatures(x: Tensor, n: Tensor, here: Tensor, sets: list[Tensor]) -> Tenso
 
 
 def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m, 2)
-    """The curvatures of the largest neighbourhood that all smaller ones agree with."""
+    """The curvatures of the largest neighborhood that all smaller ones agree with."""
     height, slope = _noise(*sets[0])
     fits = []
     for heights, slopes, far, _ in sets:
@@ -277,7 +277,7 @@ def _unexplained(gram: Tensor, c: Tensor, count: Tensor) -> Tensor:  # -> (m,)
 
 
 def _rows(
-    d: Tensor,  # (m, K, 3) neighbours about the point, in its frame
+    d: Tensor,  # (m, K, 3) neighbors about the point, in its frame
     n: Tensor,  # (m, K, 3) their normals, in the same frame
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (11, 11, m), (11, 11, m), (m,), (m,)
     """What heights and normals say, as Gram matrices; how far they reach; their summed weight."""

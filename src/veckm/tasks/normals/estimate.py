@@ -88,11 +88,11 @@ def estimate(
 
     Scales come from the cloud's own density. Fewer than three points, or points on a line, have no
     plane: their normal is a fixed unit vector (across the line), with an expected error of 60
-    degrees, that of a guess. Exact duplicates are neighbours like any others.
+    degrees, that of a guess. Exact duplicates are neighbors like any others.
 
     Args:
         orient: which of the two directions: "none" leaves it open, "viewpoint" looks towards
-            `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbours and points out of
+            `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbors and points out of
             closed surfaces.
         method: "network", or "moments" for the estimator without training.
         net: your own network instead of the one that comes with the package.
@@ -152,7 +152,7 @@ def _single(
     if method == "moments":
         normal, error = moment_normals(pos)
     else:
-        order = curve_order(pos.cpu())  # neighbours are then near in memory too
+        order = curve_order(pos.cpu())  # neighbors are then near in memory too
         answer = (net or shipped())(make_levels(pos.cpu()[order], order))
         normal, error = torch.empty_like(answer.normal), torch.empty_like(answer.error)
         normal[order], error[order] = answer.normal, answer.error

@@ -23,7 +23,7 @@ from veckm.data.meshes import Mesh
 from veckm.data.pcpnet import PCPNet, read_shape
 from veckm.data.protocol import (
     SETS,
-    LabelledCloud,
+    LabeledCloud,
     Surface,
     angle_error,
     make_cloud,
@@ -36,10 +36,10 @@ from veckm.tasks.normals.estimate import estimate
 from veckm.tasks.normals.network import NormalNet
 
 #: From a cloud to unit normals (M, 3) at its evaluated points, cloud.subset; signs do not count.
-Answers = Callable[[LabelledCloud], Tensor]
+Answers = Callable[[LabeledCloud], Tensor]
 
 OURS, FREE = "veckm", "veckm, no training"
-#: Neighbours of PCA and jets in the published tables.
+#: Neighbors of PCA and jets in the published tables.
 KS = (18, 122, 450)
 #: Procedural surfaces from this seed on: training has those below.
 FIRST_SEED = 10_000
@@ -61,7 +61,7 @@ class Score:
 class Scores:
     """Scores of several methods, and the table that they make.
 
-    A family is methods that differ in the number of neighbours, called ``"PCA, k = 18"`` and so
+    A family is methods that differ in the number of neighbors, called ``"PCA, k = 18"`` and so
     on. It has one more row in the table: of each set that with the best k.
     """
 
@@ -124,7 +124,7 @@ def _with_best(table: dict[str, dict[str, float]]) -> dict[str, dict[str, float]
 
 
 def best_of(family: str) -> str:
-    """The name of the row with the best number of neighbours in each set."""
+    """The name of the row with the best number of neighbors in each set."""
     return f"{family}, best k per set"
 
 
@@ -140,7 +140,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(text(line) for line in (lines[0], rule, *lines[1:]))
 
 
-def score(methods: Mapping[str, Answers], cloud: LabelledCloud) -> list[Score]:
+def score(methods: Mapping[str, Answers], cloud: LabeledCloud) -> list[Score]:
     """What every method makes of one cloud."""
     truth = cloud.normal[cloud.subset]
     out = []
@@ -157,7 +157,7 @@ def score(methods: Mapping[str, Answers], cloud: LabelledCloud) -> list[Score]:
 
 def evaluate(
     methods: Mapping[str, Answers],
-    clouds: Iterable[LabelledCloud],
+    clouds: Iterable[LabeledCloud],
     save: str | Path | None = None,
     about: Mapping[str, object] | None = None,
 ) -> Scores:
@@ -224,19 +224,19 @@ def _append(path: Path, lines: Sequence[object]) -> None:
 def ours(net: NormalNet | None = None) -> dict[str, Answers]:
     """The network, with the shipped weights unless there is another, and the training-free one."""
 
-    def network(cloud: LabelledCloud) -> Tensor:
+    def network(cloud: LabeledCloud) -> Tensor:
         return estimate(cloud.pos, net=net).normal[cloud.subset]
 
-    def moments(cloud: LabelledCloud) -> Tensor:
+    def moments(cloud: LabeledCloud) -> Tensor:
         return estimate(cloud.pos, method="moments").normal[cloud.subset]
 
     return {OURS: network, FREE: moments}
 
 
 def classical(ks: Sequence[int] = KS) -> dict[str, Answers]:
-    """PCA and jets of the second order, each with every number of neighbours."""
+    """PCA and jets of the second order, each with every number of neighbors."""
 
-    def answer(normals: Callable[..., Tensor], k: int, cloud: LabelledCloud) -> Tensor:
+    def answer(normals: Callable[..., Tensor], k: int, cloud: LabeledCloud) -> Tensor:
         return normals(cloud.pos, k, at=cloud.subset)
 
     families: dict[str, Callable[..., Tensor]] = {"PCA": pca_normals, "Jet": jet_normals}
@@ -254,7 +254,7 @@ def fingerprint(net: NormalNet) -> str:
 
 def in_all_sets(
     sources: Mapping[str, Mesh | Surface], n: int = 100_000, evaluated: int = 5_000
-) -> Iterator[LabelledCloud]:
+) -> Iterator[LabeledCloud]:
     """Every source in the six sets. A cloud depends on its name, not on what else there is."""
     for name, source in sources.items():
         for key in SETS:
@@ -269,7 +269,7 @@ def procedural(count: int) -> dict[str, Solid]:
 
 def pcpnet_clouds(
     folder: str | Path, limit: int | None = None, evaluated: int = 5_000
-) -> Iterator[LabelledCloud]:
+) -> Iterator[LabeledCloud]:
     """The test clouds of the PCPNet release, or shapes of ``.npz`` files put into the six sets.
 
     Of such a shape the sets with noise have all points, and those of uneven density two fifths.

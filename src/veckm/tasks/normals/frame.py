@@ -2,7 +2,7 @@
 
 Lengths are in units of the spacing and about the middle of the cloud; everything that looks random,
 who is in a subset and who comes first among the equally near, is a hash of the place. So a part of
-a cloud in the frame of the whole has the subsets and the neighbours of the whole.
+a cloud in the frame of the whole has the subsets and the neighbors of the whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from veckm.parallel import threads
 
 #: Points that tell the spacing of a cloud, and cells across it that they are drawn by.
 PROBES, PROBE_CELLS = 4096, 4096
-#: The spacing is half the distance to this neighbour, the point itself counted.
+#: The spacing is half the distance to this neighbor, the point itself counted.
 NEIGHBOR = 5
 #: Equal distances are told apart by moves this small, in units of the spacing: of places, and of
 #: copies in one place.
@@ -46,14 +46,14 @@ def frame_of(pos: Tensor) -> Frame:  # (N, 3)
     return Frame((a, b, c), spacing((x - middle).numpy()), len(x))
 
 
-def centred(pos: Tensor) -> tuple[Tensor, float]:
+def centered(pos: Tensor) -> tuple[Tensor, float]:
     """(N, 3) float64 about the middle of the cloud in units of its spacing, and the spacing."""
     frame = frame_of(pos)
     return frame.place(pos), frame.spacing
 
 
 def spacing(x: np.ndarray) -> float:  # (N, 3)
-    """The median distance to the fourth nearest neighbour, halved: about that of the nearest.
+    """The median distance to the fourth nearest neighbor, halved: about that of the nearest.
 
     Probes are spread by hash, not by order, so that a shuffled cloud has the same spacing.
     """
@@ -72,7 +72,7 @@ def probe_rank(x: np.ndarray, extent: float) -> np.ndarray:  # (N, 3) -> (N,) ui
 
 
 def spacing_of(far: np.ndarray, extent: float) -> float:
-    """From the distances of the probes to their fourth neighbours."""
+    """From the distances of the probes to their fourth neighbors."""
     middle = float(np.median(far[far > 0])) / 2 if (far > 0).any() else 0.0
     return max(middle, extent * 1e-7)
 
@@ -91,8 +91,8 @@ def hashed(cells: np.ndarray) -> np.ndarray:  # (N, 3) int64 -> (N,) uint64
 def untied(x: np.ndarray, ids: np.ndarray, size: float = 1.0) -> np.ndarray:
     """Points moved by next to nothing, so that no two are equally far from a third.
 
-    Which of two equally near neighbours a tree finds depends on all the points in it. On a regular
-    grid, or where coordinates are rounded, that is every second neighbourhood. The move is a hash
+    Which of two equally near neighbors a tree finds depends on all the points in it. On a regular
+    grid, or where coordinates are rounded, that is every second neighborhood. The move is a hash
     of the place, for copies in one place also of their number in the cloud.
 
     Shapes:

@@ -20,7 +20,7 @@ from veckm.functional import moments
 from veckm.moments import Moments
 from veckm.parallel import one_thread
 from veckm.tasks.normals import eigen
-from veckm.tasks.normals.levels import centred
+from veckm.tasks.normals.levels import centered
 
 #: Standard deviations of the windows, in units of the spacing of the cloud.
 SCALES = (2.0, 3.2, 5.0, 8.0, 12.5, 20.0)
@@ -44,7 +44,7 @@ class Scales:
 
 def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
     """Weighted PCA of every window."""
-    x = centred(pos)[0].float()
+    x = centered(pos)[0].float()
     normal, values, count = [], [], []
     for sigma in SCALES:
         try:

@@ -27,14 +27,14 @@ from veckm.functional import moments
 from veckm.moments import Moments, domain, local_moments
 from veckm.parallel import one_thread, share, threads, workers
 from veckm.tasks.normals import eigen
-from veckm.tasks.normals.frame import Frame, centred, frame_of, hashed, make_tree, spacing, untied
+from veckm.tasks.normals.frame import Frame, centered, frame_of, hashed, make_tree, spacing, untied
 
 __all__ = [
     "LEVELS",
     "NEIGHBORS",
     "Hierarchy",
     "Levels",
-    "centred",
+    "centered",
     "hashed",
     "make_levels",
     "make_tables",
@@ -53,11 +53,11 @@ _FEWEST = 12.0
 _DOUBLINGS = {2: 4, 3: 3}
 #: Up to so many points all pairs are faster than a grid.
 _SMALL = 1448
-#: Points looked at together: their neighbours stay in the cache.
+#: Points looked at together: their neighbors stay in the cache.
 _ROWS = 2048
-#: Cells of the hash, in units of the median distance of neighbours.
+#: Cells of the hash, in units of the median distance of neighbors.
 _CELL = 1 / 8
-#: A point as far from its member as the farthest neighbour of that, but for rounding, belongs.
+#: A point as far from its member as the farthest neighbor of that, but for rounding, belongs.
 SLACK = 1 + 1e-4
 
 
@@ -79,7 +79,7 @@ class Levels:
 
     @property
     def normal(self) -> Tensor:
-        """(N, L, 3): of the plane of the neighbours."""
+        """(N, L, 3): of the plane of the neighbors."""
         return self.table[:, :, NORMAL]
 
 
@@ -93,7 +93,7 @@ def make_levels(
     pos: Tensor,  # (N, 3), N >= 1
     ids: Tensor | None = None,  # (N,)
 ) -> Levels:
-    """Subsets, neighbours and planes of all levels.
+    """Subsets, neighbors and planes of all levels.
 
     Args:
         pos: the cloud.
@@ -107,7 +107,7 @@ def make_levels(
 
 
 class Hierarchy:
-    """Points in the frame of their cloud, their subsets, and the neighbours that were looked up."""
+    """Points in the frame of their cloud, their subsets, and the neighbors that were looked up."""
 
     def __init__(self, x: np.ndarray, ids: np.ndarray) -> None:  # (N, 3) float64, (N,)
         self.x = x
@@ -136,7 +136,7 @@ class Hierarchy:
         return bool((self.rank < _threshold(LEVELS - 1)).sum() >= FEWEST_MEMBERS)
 
     def look_up(self, rows: np.ndarray) -> None:
-        """Find the neighbours of those rows where they are not known yet."""
+        """Find the neighbors of those rows where they are not known yet."""
         new = rows[~self.known[rows]]
         if len(new):
             self.find(new)
@@ -154,7 +154,7 @@ class Hierarchy:
             self.radius[rows, level] = np.maximum(far[:, -1], 1e-6)
 
     def owners(self, level: int) -> np.ndarray:  # (N,) int64
-        """For every point the nearest member of a subset; of those without neighbours that were
+        """For every point the nearest member of a subset; of those without neighbors that were
         looked up, only where a member that has some may stand for it."""
         owner = self.index[:, level, 0].astype(np.int64)
         other = np.flatnonzero(~self.known)
@@ -174,7 +174,7 @@ class Hierarchy:
 
 
 def _subset(rank: np.ndarray, level: int) -> np.ndarray:
-    """The rows of about N / 4^level points, and never fewer than two neighbourhoods' worth."""
+    """The rows of about N / 4^level points, and never fewer than two neighborhoods' worth."""
     if level == 0:
         return np.arange(len(rank))
     members = np.flatnonzero(rank < _threshold(level))
@@ -194,7 +194,7 @@ def make_tables(
     frame: Frame,
     origin: np.ndarray | None = None,  # (3,)
 ) -> Levels:
-    """The planes of some points, whose neighbours must be known, and those of these too.
+    """The planes of some points, whose neighbors must be known, and those of these too.
 
     Args:
         points: all that is at hand.
@@ -227,13 +227,13 @@ _Clusters = tuple[Tensor, Tensor, Tensor]
 
 
 def _planes(level: int, place: Tensor, levels: Levels, left: Tensor, clusters: _Clusters) -> None:
-    """Fill one level of the table for the rows `left` from the clusters of their neighbours."""
+    """Fill one level of the table for the rows `left` from the clusters of their neighbors."""
     count, mean, spread = clusters
     index, radius, table = levels.index, levels.radius, levels.table
 
     def work(rows: Tensor) -> None:
         at, reach = place[rows].t(), radius[rows, level]
-        near = index[rows, level].long().t().reshape(-1)  # (K n): sums over neighbours are long
+        near = index[rows, level].long().t().reshape(-1)  # (K n): sums over neighbors are long
         u = mean.index_select(0, near).t().reshape(3, NEIGHBORS, -1)
         u = (u - at[:, None]) / reach
         w = (1 - eigen.dot(u, u) / 1.5).clamp_(min=0.01).square_()
@@ -256,7 +256,7 @@ def _clusters(place: Tensor, owner: Tensor, radius: Tensor) -> _Clusters:
     """Of the points that are nearest to each member of a subset: (N,) how many, (N, 3) their mean,
     (N, 6) their covariance. Rows that are no members mean nothing.
 
-    A point beyond the farthest neighbour of its member, as outliers are, belongs to nobody.
+    A point beyond the farthest neighbor of its member, as outliers are, belongs to nobody.
     """
     off = place - place[owner]
     near = off.square().sum(1) <= (SLACK * radius[owner]).square()

@@ -1,17 +1,17 @@
-"""The trained estimator: weigh the neighbours of all levels, fit a plane, let normals vote.
+"""The trained estimator: weigh the neighbors of all levels, fit a plane, let normals vote.
 
-One stage reads, for every neighbour, where it lies and how its normal leans, both seen from the
+One stage reads, for every neighbor, where it lies and how its normal leans, both seen from the
 normal that the point has so far: numbers that do not change when the cloud is turned. It answers
-with a weight for each neighbour. A plane through the weighted neighbours, the normals of the
-neighbours and the point's own normals of all levels then vote:
+with a weight for each neighbor. A plane through the weighted neighbors, the normals of the
+neighbors and the point's own normals of all levels then vote:
 
     T = sum_e v_e n_e n_e^T,        normal = the dominant eigenvector of T.
 
 Weights of invariants on vectors: the answer turns with the cloud, by construction. The next stage
-sees the answers of this one at the neighbours, and so looks farther. Every stage also says what
+sees the answers of this one at the neighbors, and so looks farther. Every stage also says what
 angle error it expects.
 
-Channels come first and points last, (C, L, K, B): sums over neighbours and products with weights
+Channels come first and points last, (C, L, K, B): sums over neighbors and products with weights
 are then long vector operations.
 """
 
@@ -32,11 +32,11 @@ from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
 
-#: Points whose neighbours are read together: what a stage holds of them stays in the cache.
+#: Points whose neighbors are read together: what a stage holds of them stays in the cache.
 _ROWS = 1024
 #: Points that are concluded about together.
 _CONCLUDED = 4096
-#: Invariants of a neighbour, and of the point itself.
+#: Invariants of a neighbor, and of the point itself.
 EDGE = 9
 POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
 #: The expected error is counted in this many degrees.
@@ -60,20 +60,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class View:
-    """The neighbourhoods of some points, as a stage sees them."""
+    """The neighborhoods of some points, as a stage sees them."""
 
-    edge: Tensor  # (L, EDGE, K, B) invariants of each neighbour
+    edge: Tensor  # (L, EDGE, K, B) invariants of each neighbor
     point: Tensor  # (POINT, B) invariants of the point itself
-    offset: Tensor  # (3, L, K, B) to each neighbour, in units of the radius of level 1
-    votes: Tensor  # (3, L, K, B) unit normals of the neighbours
+    offset: Tensor  # (3, L, K, B) to each neighbor, in units of the radius of level 1
+    votes: Tensor  # (3, L, K, B) unit normals of the neighbors
     own: Tensor  # (3, O, B) unit normals of the point itself
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is left of the neighbours: a few numbers a point, points last."""
+    """What is left of the neighbors: a few numbers a point, points last."""
 
-    spread: Tensor  # (6, B) covariance of the weighted neighbours
+    spread: Tensor  # (6, B) covariance of the weighted neighbors
     votes: Tensor  # (6, B) sum of v n n^T over all normals but that of the plane
     share: Tensor  # (B,) v of the normal of the plane
     context: Tensor  # (C, B)
@@ -131,14 +131,14 @@ def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
 
 
 def _edges(
-    u: Tensor,  # (3, L, K, B) from the point to each neighbour, in radii of the level
+    u: Tensor,  # (3, L, K, B) from the point to each neighbor, in radii of the level
     ahead: Tensor,  # (3, L, 1, B) the normal that it is seen from
-    votes: Tensor,  # (3, L, K, B) normals of the neighbours so far
-    theirs: Tensor,  # (3, L, K, B) normals of the neighbours at the level
+    votes: Tensor,  # (3, L, K, B) normals of the neighbors so far
+    theirs: Tensor,  # (3, L, K, B) normals of the neighbors at the level
 ) -> tuple[Tensor, Tensor]:  # (L, EDGE, K, B), (L, B)
-    """Invariants of the neighbours, numbers 6 and 7 left open, and their mean height.
+    """Invariants of the neighbors, numbers 6 and 7 left open, and their mean height.
 
-    They are written in place, for nothing of them is learnt.
+    They are written in place, for nothing of them is learned.
     """
     edge = u.new_empty(LEVELS, EDGE, *u.shape[2:])
     h = eigen.dot(u, ahead)
@@ -165,7 +165,7 @@ def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
 
 
 class Stage(nn.Module):
-    """Neighbours -> weights -> a normal and its expected error."""
+    """Neighbors -> weights -> a normal and its expected error."""
 
     def __init__(self, options: int, hidden: int, context: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class Stage(nn.Module):
         return self.conclude(self.read(view))
 
     def read(self, view: View) -> Reading:
-        """The neighbours: all that is many times as large as the answer."""
+        """The neighbors: all that is many times as large as the answer."""
         L, _, K, B = view.edge.shape
         edge = view.edge.reshape(L, EDGE, K * B)
         h = functional.relu(torch.baddbmm(self.inner_bias, self.inner, edge), inplace=True)
@@ -228,7 +228,7 @@ class Stage(nn.Module):
 
 
 def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B)
-    """The covariance of the weighted neighbours; far ones count by their angle."""
+    """The covariance of the weighted neighbors; far ones count by their angle."""
     w = weights / (eigen.dot(v, v) + 0.05)
     w = w / w.sum(0)
     v = v - (v * w).sum(1, keepdim=True)
@@ -243,7 +243,7 @@ def answers(
 
     With `rows` (n,) of those only; the other rows of the answer mean nothing.
 
-    Neighbours are read in small parts that stay in the cache; what is left of them, a few numbers
+    Neighbors are read in small parts that stay in the cache; what is left of them, a few numbers
     a point, is concluded from in large ones, for eigenvectors take many short operations.
     """
     size, like = len(levels), levels.radius

@@ -1,6 +1,6 @@
-"""Which of its two ways a normal points: to a viewpoint, upwards, or as its neighbours do.
+"""Which of its two ways a normal points: to a viewpoint, upwards, or as its neighbors do.
 
-Neighbours vote. For an edge e from point i to point j, both seen along the edge,
+Neighbors vote. For an edge e from point i to point j, both seen along the edge,
 
     vote_ij = n_i . n_j - (n_i . e)(n_j . e)         the dot product across e
 
@@ -11,7 +11,7 @@ and the vote is near zero: such a pair does not know. Squared, with their sign, 
 not outdo a few firm ones.
 
 A spanning tree of the best edges would let a single wrong edge turn half of the cloud. Here patches
-grow instead: each patch joins the neighbour with which its votes, all of them along the common
+grow instead: each patch joins the neighbor with which its votes, all of them along the common
 border, agree best; the votes of the new patches are the sums of the old. About log N such rounds
 make one patch of each connected piece, in near linear time. A border whose votes cancel joins
 nothing.
@@ -41,7 +41,7 @@ How = Literal["none", "viewpoint", "up", "consistent"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Neighbours that vote on a point.
+#: Neighbors that vote on a point.
 _NEIGHBORS = 10
 #: Pieces left apart are joined over thinned clouds: every 4th, 16th and 64th point.
 _LEVELS, _THINNING = 4, 4
@@ -74,7 +74,7 @@ def orient(
 
     ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards `viewpoint`, one place or
     one for each point. ``"up"`` turns every normal to the side of `axis`. ``"consistent"`` lets
-    neighbours agree, and turns each connected piece outwards: so that the volume it encloses is
+    neighbors agree, and turns each connected piece outwards: so that the volume it encloses is
     positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y).
 
     The given signs do not matter: a normal at right angles to the direction asked for gets its
@@ -147,14 +147,14 @@ def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -
 
 
 def consistent(x: Floats, n: Floats) -> Floats:  # (N, 3), (N, 3) -> (N,)
-    """The signs, -1 or 1, that make neighbours agree and every connected piece face outwards."""
+    """The signs, -1 or 1, that make neighbors agree and every connected piece face outwards."""
     sign, piece = np.ones(len(x)), np.arange(len(x))
     if not len(x):
         return sign
     order = cKDTree(x).indices
     x, n = x[order] - x.mean(0), n[order]
     i, j, reach = _pairs(x)
-    area = reach**2 + 1e-200  # a place without neighbours counts, if only just
+    area = reach**2 + 1e-200  # a place without neighbors counts, if only just
     vote = _votes(x, n, i, j)
     piece, sign = _grow(i, j, vote, piece, sign, _AGREED)
     sign = _settle(sign, i, j, vote)
@@ -195,7 +195,7 @@ def _thinned(x: Floats, piece: Ints, step: int) -> Ints:
 
 
 def _pairs(x: Floats) -> tuple[Ints, Ints, Floats]:  # (N, 3) -> (E,), (E,), (N,)
-    """Each pair of neighbours once, and how far the neighbours of each point reach."""
+    """Each pair of neighbors once, and how far the neighbors of each point reach."""
     k = min(_NEIGHBORS + 1, len(x))
     far, near = cKDTree(x).query(x, np.arange(1, k + 1), workers=threads())
     i, j = np.repeat(np.arange(len(x)), k), near.ravel()
@@ -244,7 +244,7 @@ def _summed(
 def _join(
     a: Ints, b: Ints, vote: Floats, weight: Floats, count: int, least: float
 ) -> tuple[Ints, Floats]:  # (count,), (count,)
-    """Every patch takes its best neighbour: the patch at the root of each tree, and the turn to it.
+    """Every patch takes its best neighbor: the patch at the root of each tree, and the turn to it.
 
     Best is vote^2 / weight: a long border, and of one mind. A border whose votes cancel, so that
     less than a share `least` is left, joins nothing.
@@ -269,7 +269,7 @@ def _join(
 
 
 def _settle(sign: Floats, i: Ints, j: Ints, vote: Floats) -> Floats:
-    """Single points that most of their neighbours contradict, turned; even and odd rows in turn."""
+    """Single points that most of their neighbors contradict, turned; even and odd rows in turn."""
     even = np.arange(len(sign)) % 2
     for sweep in range(_SWEEPS):
         field = _total(i, vote * sign[j], len(sign)) + _total(j, vote * sign[i], len(sign))
@@ -283,12 +283,12 @@ def _outward(
     """1 for the points of a piece that faces outwards, -1 for one to be turned; and if it is sure.
 
     The volume that a closed piece encloses is sum area n . (x - c) / 3, whatever c is; with the
-    centre of the piece as c the sign is right for most open pieces too. Sure is a piece that is
+    center of the piece as c the sign is right for most open pieces too. Sure is a piece that is
     closed, its normals adding up to nothing, or that is round.
     """
     total = _total(piece, area)
-    centre = _totals(piece, area, x) / total[:, None]
-    d = x - centre[piece]
+    center = _totals(piece, area, x) / total[:, None]
+    d = x - center[piece]
     volume = _total(piece, area * np.einsum("nc,nc->n", n, d))
     most = _total(piece, area * np.linalg.norm(d, axis=1))
     open_ = np.linalg.norm(_totals(piece, area, n), axis=1) / total

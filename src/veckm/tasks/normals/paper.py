@@ -26,7 +26,7 @@ class LocalEncoder(nn.Module, ABC):
     """What the frame asks of an encoder: one real feature vector a point.
 
     The work is in two steps, so that training repeats only the second: ``gather`` collects what
-    is known of a point's surroundings and has no parameters, ``features`` is what is learnt.
+    is known of a point's surroundings and has no parameters, ``features`` is what is learned.
 
     Attributes:
         dim: C, the length of a feature vector.
@@ -47,14 +47,14 @@ class LocalEncoder(nn.Module, ABC):
         self,
         gathered: Tensor,  # (M, ...)
     ) -> Tensor:  # (M, C)
-        """The learnt part."""
+        """The learned part."""
 
     def forward(
         self,
         pos: Tensor,  # (N, 3) in the unit ball
         at: Tensor | None = None,  # (M,) int64, rows of pos; all of them if None
     ) -> Tensor:  # (M, C)
-        """The feature vector of every point, or of the rows ``at``; neighbours are from all."""
+        """The feature vector of every point, or of the rows ``at``; neighbors are from all."""
         rows = torch.arange(len(pos), device=pos.device) if at is None else at
         return self.features(self.gather(pos, rows))
 

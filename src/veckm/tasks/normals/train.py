@@ -1,7 +1,7 @@
 """Training of the normal network: stage after stage, each on the answers of the one before.
 
 A stage is trained alone, on single points drawn from clouds whose levels were made once. What it
-sees of its neighbours are the answers of the stages before it, computed for whole clouds in
+sees of its neighbors are the answers of the stages before it, computed for whole clouds in
 between. So nothing has to be kept for a backward pass but one stage of a few thousand points, and
 every stage learns on what it will meet.
 """

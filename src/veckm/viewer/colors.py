@@ -1,4 +1,4 @@
-"""Numbers as colours that the colour-blind tell apart, and the legend that says which is which."""
+"""Numbers as colors that the color-blind tell apart, and the legend that says which is which."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RISING = (
     (68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
     (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37),
 )  # fmt: skip
-#: From blue by a light grey to vermilion, both of Okabe and Ito: for numbers of either sign.
+#: From blue by a light gray to vermilion, both of Okabe and Ito: for numbers of either sign.
 DIVERGING = ((0, 114, 178), (122, 176, 208), (235, 235, 235), (226, 163, 119), (213, 94, 0))
 #: Of three numbers at once.
 RED_GREEN_BLUE = ((220, 40, 40), (30, 160, 60), (50, 80, 230))
@@ -22,13 +22,13 @@ Ramp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Legend:
-    """What the colours mean.
+    """What the colors mean.
 
     Attributes:
         title: the quantity, with its unit.
-        ends: what the ends of the ramp stand for; without a ramp, what each colour stands for.
-        ramp: the colours between the ends, or one for each entry of ``ends``.
-        even: whether the colours between are those of a ramp.
+        ends: what the ends of the ramp stand for; without a ramp, what each color stands for.
+        ramp: the colors between the ends, or one for each entry of ``ends``.
+        even: whether the colors between are those of a ramp.
         note: a sentence more.
     """
 
@@ -46,7 +46,7 @@ class Legend:
         return f'<div style="font-size:12px;padding:2px 12px">{head}{body}{note}</div>'
 
     def _bar(self) -> str:
-        stops = ",".join(_css(colour) for colour in self.ramp)
+        stops = ",".join(_css(color) for color in self.ramp)
         bar = f'<div style="height:10px;margin:3px 0;background:linear-gradient(to right,{stops})">'
         ends = "".join(f"<span>{escape(end)}</span>" for end in self.ends)
         return f'{bar}</div><div style="display:flex;justify-content:space-between">{ends}</div>'
@@ -54,19 +54,19 @@ class Legend:
     def _keys(self) -> str:
         rows = [
             f'<div><span style="display:inline-block;width:10px;height:10px;margin-right:6px;'
-            f'background:{_css(colour)}"></span>{escape(end)}</div>'
-            for colour, end in zip(self.ramp, self.ends, strict=True)
+            f'background:{_css(color)}"></span>{escape(end)}</div>'
+            for color, end in zip(self.ramp, self.ends, strict=True)
         ]
         return "".join(rows)
 
 
-def _css(colour: tuple[int, int, int]) -> str:
-    return f"rgb({colour[0]},{colour[1]},{colour[2]})"
+def _css(color: tuple[int, int, int]) -> str:
+    return f"rgb({color[0]},{color[1]},{color[2]})"
 
 
 @dataclass(frozen=True, eq=False)
 class Paint:
-    """A colour for every point that is shown, and what it means.
+    """A color for every point that is shown, and what it means.
 
     Shapes:
         - rgb: (M, 3) uint8
@@ -76,13 +76,13 @@ class Paint:
     legend: Legend
 
 
-def coloured(
+def colored(
     values: np.ndarray,  # (...,)
     low: float,
     high: float,
     ramp: Ramp = RISING,
 ) -> np.ndarray:  # (..., 3) uint8
-    """Colours of numbers between two ends; those beyond have the colour of the end."""
+    """Colors of numbers between two ends; those beyond have the color of the end."""
     share = (np.asarray(values, dtype=np.float64) - low) / (high - low or 1.0)
     places = np.linspace(0, 1, len(ramp))
     stops = np.asarray(ramp, dtype=np.float64)
@@ -96,11 +96,9 @@ def ranged(
     ramp: Ramp = RISING,
     note: str = "",
 ) -> Paint:
-    """Colours from the lowest to the highest value, but for one in fifty at either end."""
+    """Colors from the lowest to the highest value, but for one in fifty at either end."""
     low, high = np.percentile(values, [2, 98]).tolist()
-    return Paint(
-        coloured(values, low, high, ramp), Legend(title, _ends(low, high), ramp, note=note)
-    )
+    return Paint(colored(values, low, high, ramp), Legend(title, _ends(low, high), ramp, note=note))
 
 
 def signed(
@@ -108,10 +106,10 @@ def signed(
     title: str,
     note: str = "",
 ) -> Paint:
-    """Colours about zero, as far to either side; one in twenty lies beyond the ends."""
+    """Colors about zero, as far to either side; one in twenty lies beyond the ends."""
     end = float(np.percentile(np.abs(values), 95))
     legend = Legend(title, (f"{-end:.3g}", "0", f"{end:.3g}"), DIVERGING, note=note)
-    return Paint(coloured(values, -end, end, DIVERGING), legend)
+    return Paint(colored(values, -end, end, DIVERGING), legend)
 
 
 def _ends(low: float, high: float) -> tuple[str, str]:
@@ -124,7 +122,7 @@ def _ends(low: float, high: float) -> tuple[str, str]:
 
 
 def eight_bits(colors: np.ndarray) -> np.ndarray:  # (M, 3) in a file's range -> (M, 3) uint8
-    """A file's colours as the page wants them: bytes, 16-bit numbers and shares of one."""
+    """A file's colors as the page wants them: bytes, 16-bit numbers and shares of one."""
     values = np.asarray(colors, dtype=np.float64)
     top = float(values.max(initial=0.0))
     if colors.dtype.kind == "f" and top <= 1.0:
