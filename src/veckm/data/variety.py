@@ -82,7 +82,7 @@ def _bumpy(g: torch.Generator) -> Bumpy:
 
 
 def _machine(g: torch.Generator) -> Solid:
-    """A solid with others joined to it and cut out of it, each centered on what was there before."""
+    """A solid with others joined to it and cut out of it, each centered on what was there."""
     square = _choice(g, 3) > 0  # all along the same axes, as most machine parts are
     solid = _place(_single(g), g, 0.3, 1.0, square)
     for _ in range(1 + _choice(g, 7)):
