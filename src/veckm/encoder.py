@@ -74,7 +74,7 @@ class VecKM(nn.Module):
     """
 
     A: Tensor  # (scales, D_in, D); a Parameter has the shape that it was given with
-    _B: Tensor | None  # (scales, D_in, p), or None as long as nobody needs it
+    _B: Tensor | None  # (scales, D_in, p), or None until first needed
 
     def __init__(
         self,

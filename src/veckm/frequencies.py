@@ -18,7 +18,7 @@ from torch import Tensor
 
 Draw = Literal["unbiased", "paper"]
 
-#: beta * radius in the table of the paper's Appendix D. The text there says exp(-r^2/2) < 0.1,
+#: beta * radius in the table of the paper's Appendix D. The text there has exp(-r^2/2) < 0.1,
 #: which would be 2.146; the table, which the experiments follow, has 1.8 (window value 0.198).
 BETA_TIMES_RADIUS = 1.8
 

@@ -52,7 +52,7 @@ def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool
 
 
 def check_finite(values: Tensor, name: str) -> float:
-    """No NaN, no infinity; says how many rows and which is the first. Returns the largest |value|.
+    """Raises on NaN or infinity, naming the number of rows and the first; returns max |value|.
 
     One pass, and one wait on a device: the largest of numbers with a NaN is NaN.
     """
@@ -186,7 +186,7 @@ def check_queries(queries: Tensor, pos: Tensor, values: bool = True) -> None:
 def centered(points: Points, queries: Points) -> tuple[Points, Points]:
     """Each cloud about the middle of its box, queries about the origin of their cloud.
 
-    Large coordinates cost digits; differences are all that the kernel looks at.
+    Large coordinates cost digits; the kernel depends on differences only.
     """
     if points.pos.numel() == 0:
         return points, queries

@@ -46,7 +46,7 @@ from veckm.sizes import WindowName, make_window
 
 EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
 
-#: Real columns that `auto` chooses for where it is not told: an encoding of size 256.
+#: Real columns that `auto` optimizes for by default: an encoding of size 256.
 _COLUMNS = 512
 
 
@@ -96,11 +96,11 @@ class Plan:
         """G(q) = sum_j w_j window(x_j - q) exp(i (x_j - q) A): see :func:`veckm.encode`.
 
         Args:
-            A: frequencies, (D_in, D); gradients reach them where they ask for it.
+            A: frequencies, (D_in, D); gradients reach them if they require it.
             norm: ``"unit"``, ``"mean"`` or None.
             weights: a number per point.
             out: where to write the result, of its shape and dtype; as with torch's own ``out=``,
-                not where a gradient is asked for.
+                not together with gradients.
 
         Shapes:
             returns: complex, (N, D), (M, D), (B, N, D) or (B, M, D).
@@ -122,7 +122,7 @@ class Plan:
         if out is not None and (graph or out.shape != shape or out.dtype != A.dtype.to_complex()):
             raise ValueError(
                 f"out must be {A.dtype.to_complex()} of shape {shape}, got {out.dtype} "
-                f"{tuple(out.shape)}; where gradients are asked for there can be none"
+                f"{tuple(out.shape)}; out= and gradients exclude each other"
             )
         if self._operator is not None and (graph or (out is None and device.launches(g.device))):
             with self._room(), torch.set_grad_enabled(graph):
@@ -222,13 +222,13 @@ class Scales:
         in_dim: int | None,
         validate: bool,
     ) -> Scales:
-        """Everything that is wrong with points and queries is said here."""
+        """Check and center points and queries; raises on bad input."""
         validate = validate and not (isinstance(pos, Tensor) and traced(pos))
         with one_thread():
             return cls(*_checked(pos, batch, queries, query_batch, in_dim, validate), validate)
 
     def differentiates(self, *others: Tensor | None) -> bool:
-        """Whether anything asks for derivatives, forward mode included."""
+        """Whether any tensor requires derivatives, forward mode included."""
         given = [t for t in (self.points.pos, self.queries.pos, *others) if t is not None]
         if traced(*given) or any(unpack_dual(t).tangent is not None for t in given):
             return True
@@ -273,15 +273,15 @@ def _checked(
     validate: bool,
 ) -> tuple[Points, Points]:
     inputs.check_points(pos, "pos", in_dim, validate)
-    points = asked = inputs.as_points(pos, batch, "pos", validate)
+    points = targets = inputs.as_points(pos, batch, "pos", validate)
     if queries is not None:
         inputs.check_queries(queries, pos, validate)
         if (batch is None) != (query_batch is None):
             raise ValueError("batch and query_batch go together: give both or neither")
-        asked = inputs.as_points(queries, query_batch, "queries", validate)
+        targets = inputs.as_points(queries, query_batch, "queries", validate)
     elif query_batch is not None:
         raise ValueError("query_batch is given but queries is not: give both, or use batch")
-    return inputs.centered(points, asked)
+    return inputs.centered(points, targets)
 
 
 def plan(
@@ -312,7 +312,7 @@ def plan(
         engine: how to compute it; ``"auto"`` takes the fastest that meets `eps`.
         eps: mean relative error that ``grid`` and ``neighbors`` may make.
         B: frequencies N(0, beta^2) of Theorem 2, for ``engine="random"``.
-        columns: real columns per point that ``"auto"`` has in mind: two for each complex number.
+        columns: real columns per point that ``"auto"`` optimizes for, two per complex number.
         progress: False for no progress bar; a bar only ever shows on a terminal.
         validate: False skips the checks of values (finite, in range); shapes stay checked.
 
@@ -334,7 +334,7 @@ def followed(engine: str, pos: Tensor, batch: Tensor | None, queries: Tensor | N
 
 
 def _traceable(name: EngineName, geometry: Geometry) -> tuple[Engine, float, Operator]:
-    """The engine that needs no look at the numbers, or an error that says so."""
+    """The engine that reads no values; raises where it does not apply."""
     g = geometry
     if not followed(name, g.points.pos, g.points.batch, g.queries.pos):
         raise NotImplementedError(

@@ -60,7 +60,7 @@ def test_no_proposal_is_below_the_least_that_the_engine_announced(
 ) -> None:
     for n in (1, 300, 6000):
         made = geometry("gaussian", generator, n)
-        if engine.heeds_eps:
+        if engine.meets_eps:
             assert engine.least(made, columns) <= engine.propose(made, columns).seconds
 
 

@@ -54,15 +54,15 @@ def choose(
 def proposals(geometry: Geometry, columns: int) -> list[tuple[Engine, Proposal]]:
     """The engines that keep eps with what they expect to cost, cheapest first.
 
-    Looking costs time, too, about a call: an engine that cannot win by more is not asked.
+    A proposal costs about one call itself, so engines that cannot win by more are left out.
     """
-    look = Engine.rates(geometry).call
-    able = [e for e in ENGINES if e.heeds_eps and isinstance(geometry.window, e.windows)]
+    overhead = Engine.rates(geometry).call
+    able = [e for e in ENGINES if e.meets_eps and isinstance(geometry.window, e.windows)]
     able.sort(key=lambda engine: engine.least(geometry, columns))
     found: list[tuple[Engine, Proposal]] = []
     for engine in able:
         best = min((proposal.seconds for _, proposal in found), default=float("inf"))
-        if engine.least(geometry, columns) + look < best:
+        if engine.least(geometry, columns) + overhead < best:
             found.append((engine, engine.propose(geometry, columns)))
     return sorted(found, key=lambda pair: pair[1].seconds)
 

@@ -1,7 +1,7 @@
 """Autograd: the one function through which every engine has gradients.
 
-Reverse mode, once. Whatever else is asked for raises: a derivative that is silently zero would be
-worse. (`dense` is made of torch's own operations and has derivatives of every kind.)
+First-order reverse mode only. Forward mode, vmap and second derivatives raise an error instead of
+returning zeros. (`dense` consists of torch operations and supports all of them.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROWS = 512
 
 
 class Call(Protocol):
-    """A function of tensors that knows its gradients."""
+    """A function of tensors with its own gradients."""
 
     def value(self, *tensors: Any) -> Tensor:
         """The function."""

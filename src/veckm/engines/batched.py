@@ -30,7 +30,7 @@ _ENTRIES, _NODES = 1 << 24, 1 << 27
 
 
 def propose(geometry: Geometry, lattice: Lattice, columns: int) -> Proposal:
-    """The cost from the numbers of points alone: looking at them would mean waiting."""
+    """The cost from the number of points alone: reading positions would synchronize the device."""
     rates = cost_model(geometry.device, geometry.dtype)
     entries = geometry.size * _volume(lattice, 1, geometry.in_dim) * lattice.density
     seconds = rates.call + entries * (2 * columns * rates.flop + rates.distance)

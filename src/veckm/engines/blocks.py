@@ -2,7 +2,7 @@
 
 Points are sorted along a Morton curve (`curve`). Which cells become blocks is decided by price: a
 cell is taken whole when that is cheaper than its children together, so that dense places get small
-tight blocks, thin places large ones, and nobody has to choose a cell size.
+small blocks, sparse regions large ones, and there is no cell size to choose.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Blocks:
-    """A partition of points into blocks. Points are in sorted order unless said otherwise."""
+    """A partition of points into blocks. Points are in sorted order unless noted."""
 
     order: Tensor  # (N,) int64: sorted row -> the caller's row
     local: Tensor  # (N, D_in) coordinates about the center of the point's block

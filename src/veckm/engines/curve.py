@@ -41,7 +41,7 @@ class Curve:
         skip = min(max(0, math.floor(math.log2(cell / self.cell) + 1e-9)), self.levels - 1)
         return self.key >> (skip * self.pos.shape[1]), self.levels - skip
 
-    def crowding(self, side: float) -> tuple[float, float]:
+    def occupancy(self, side: float) -> tuple[float, float]:
         """How many points share the cell of a point, and how that grows with the side.
 
         For cells of side `side` the mean number per point, interpolated between doublings, and the

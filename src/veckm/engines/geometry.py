@@ -74,7 +74,7 @@ class Geometry:
     """What defines the operator K[q, j] = w(x_j - q): points, queries, window, accuracy."""
 
     points: Points
-    queries: Points  # `points` itself unless asked otherwise
+    queries: Points  # `points` itself unless given
     window: Window
     eps: float
     B: Tensor | None = None  # (D_in, p) frequencies of Theorem 2, for the random engine

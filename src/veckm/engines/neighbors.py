@@ -53,7 +53,7 @@ class Neighbors(Engine):
         if geometry.device.type != "cpu":
             return Proposal(math.inf, lambda: _refuse(geometry))
         rates, m = self.rates(geometry), len(geometry.queries)
-        near, members = _crowding(geometry)
+        near, members = _occupancy(geometry)
         rows = m / members * near  # of the points, gathered block by block
         seconds = (
             self.least(geometry, columns)
@@ -73,13 +73,13 @@ def _refuse(geometry: Geometry) -> Operator:
     )
 
 
-def _crowding(geometry: Geometry) -> tuple[float, float]:
+def _occupancy(geometry: Geometry) -> tuple[float, float]:
     """The points near a block of queries, and the queries of a block, both as means per query."""
     reach = geometry.window.reach(geometry.eps, geometry.in_dim)
     sets = [geometry.points, *([] if geometry.same else [geometry.queries])]
     near, members = [], []
     for points in sets:
-        shared, growth = points.curve(reach / _CELLS).crowding(reach)
+        shared, growth = points.curve(reach / _CELLS).occupancy(reach)
         side = reach * (_BLOCK_POINTS / shared) ** (1 / max(growth, 0.5))
         side = min(max(side, reach / _CELLS), 4 * reach)
         members.append(min(_BLOCK_POINTS, max(1.0, shared * (side / reach) ** growth)) / 1.5)

@@ -130,14 +130,14 @@ class Factored(Operator, Generic[SideT]):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What an engine expects to take for a geometry, and how it would go on."""
+    """The predicted cost of an engine for a geometry, and the function that plans it."""
 
     seconds: float  # planning and one product
     plan: Callable[[], Operator]
 
 
 class Unable(ValueError):
-    """An engine cannot do a geometry, which only planning could tell; `auto` takes the next one."""
+    """Raised by planning if an engine cannot handle a geometry; `auto` then tries the next one."""
 
 
 class Engine(ABC):
@@ -147,8 +147,8 @@ class Engine(ABC):
     name: str
     #: The window classes it can compute.
     windows: tuple[type, ...] = (Gaussian, Ball)
-    #: Whether it meets the accuracy asked for, so that `auto` may take it.
-    heeds_eps = True
+    #: Whether it meets the requested accuracy, so that `auto` may choose it.
+    meets_eps = True
 
     @abstractmethod
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
@@ -158,7 +158,7 @@ class Engine(ABC):
         """
 
     def least(self, geometry: Geometry, columns: int) -> float:
-        """Seconds below which no proposal of this engine lies, known without looking."""
+        """A lower bound on the seconds of any proposal, from the number of points alone."""
         rates = self.rates(geometry)
         return rates.call + len(geometry.points) * rates.point + self.ends(geometry, columns)
 

@@ -90,7 +90,7 @@ class Modulation:
 def phase(x: Tensor, A: Tensor) -> Tensor:  # (..., n, D_in), (D_in, C) -> (..., n, C)
     """x A; where float32 would lose digits, in float64 and reduced to one turn.
 
-    Where the values cannot be looked at, always so: float64 is safe from TF32, too.
+    Always so where values cannot be read: float64 is also safe from TF32.
     """
     if x.dtype == torch.float64 or (can_look(x) and _largest_phase(x, A) <= SAFE_PHASE):
         return x @ A

@@ -16,7 +16,7 @@ from veckm.engines.tracing import traced
 
 _lock = threading.Lock()
 _inside = 0
-_outer = "highest"  # the user's setting while somebody is inside
+_outer = "highest"  # the user's setting while a thread is inside
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
     J-hat ~ B B^H / p,   B = exp(i X B)        G = (B (B^H A)) ./ A          (Eqn. DLGE)
 
-Linear in N, but noisy: the error falls like 1 / sqrt(p) and eps is not heeded. Here for parity
+Linear in N, but noisy: the error decays as 1 / sqrt(p) and `eps` is ignored. Here for parity
 with the paper; the points pass in chunks, so that no N x 2p buffer exists.
 """
 
@@ -21,7 +21,7 @@ from veckm.engines.windows import Gaussian
 from veckm.progress import bar
 
 _ROWS_AT_ONCE = 2048
-#: Columns of B where the caller has not said how many.
+#: Columns of B unless given.
 _PAPER_P = 4096
 
 
@@ -30,7 +30,7 @@ class Random(Engine):
 
     name = "random"
     windows = (Gaussian,)
-    heeds_eps = False
+    meets_eps = False
 
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
         rates = self.rates(geometry)

@@ -1,7 +1,7 @@
-"""Who is looking: Python on numbers, or a compiler on symbols.
+"""Whether tensor values may be read: not while a compiler traces the code.
 
-Under `torch.compile`, `torch.export`, `torch.jit.trace` and `vmap` a number that Python reads is
-baked in, or is not there. The definition (`dense`) needs none; the other engines plan by looking.
+Under `torch.compile`, `torch.export`, `torch.jit.trace` and `vmap`, a value read by Python becomes
+a constant of the graph, or raises. `dense` reads none; the other engines need values to plan.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _mapped(x: Tensor) -> bool:
 
 
 def too_large(pairs: int) -> bool:
-    """Whether `torch.compile` would get all pairs of more points than anybody wants in a graph.
+    """Whether a compiled graph over all pairs of points would be too large.
 
-    Not asked where a graph is exported: it is then for any number of points.
+    Exported graphs are exempt: they are for any number of points.
     """
     dynamo = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
     return dynamo and pairs > _MOST_PAIRS
 
 
 def can_look(x: Tensor) -> bool:
-    """Whether reading a value is right, and free: on a device it would wait."""
+    """Whether reading a value is allowed and cheap: on a GPU it would synchronize."""
     return not device.launches(x.device) and not traced(x)
