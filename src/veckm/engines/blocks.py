@@ -1,7 +1,7 @@
 """Blocks: nearby points together, so that sparse sums become small dense matrix products.
 
 Points are sorted along a Morton curve (`curve`). Which cells become blocks is decided by price: a
-cell is taken whole when that is cheaper than its children together, so that dense places get small
+cell is taken whole when that is cheaper than its children together, so that dense places get
 small blocks, sparse regions large ones, and there is no cell size to choose.
 """
 
