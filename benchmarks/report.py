@@ -55,11 +55,10 @@ def short(results: Results) -> str:
     }
     lines = []
     for method, name in names.items():
-        line = [name]
-        for beta in betas:
-            row = by.get((method, beta))
-            line += [tables.brief(row), tables.error(row)]
-        lines.append(line)
+        found = [by.get((method, beta)) for beta in betas]
+        if any(found):
+            cells = [cell for row in found for cell in (tables.brief(row), tables.error(row))]
+            lines.append([name, *cells])
     out = [tables.table(header, lines)] if rows else []
     pair = {r.method: r for r in results.of("batches")}
     if "paper" in pair and "auto" in pair:
