@@ -43,7 +43,7 @@ def normals(config: Config) -> Figures:
 
 def encode(config: Config) -> Figures:
     """`veckm encode` of the same."""
-    options = ("--dim", 64, "--radius", 1.0, "--engine", "neighbors", "--check", 0)
+    options = ("--dim", 64, "--radius", 1.0, "--engine", "neighbors")
     return _large(config, "out.npy", "encode", *options)
 
 

@@ -64,7 +64,7 @@ def test_normals_come_beside_what_was_there(path, tmp_path, capsys):
 
 def test_encodings_have_a_row_a_point(path, tmp_path, capsys):
     out = tmp_path / "out.npy"
-    code, _, err = run(capsys, "encode", path, "-o", out, "--dim", 8, "--check", 0)
+    code, _, err = run(capsys, "encode", path, "-o", out, "--dim", 8)
     assert (code, err) == (0, "")
     G = np.load(out)
     assert len(G) == len(veckm.read(path))

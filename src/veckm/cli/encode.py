@@ -2,136 +2,115 @@
 
 from __future__ import annotations
 
-import json
+import math
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
-from tyro.conf import FlagCreatePairsOff, Positional, arg
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.conf import OmitArgPrefixes, arg
 
-from veckm import VecKM, __version__, encode, radius_from_beta, scan, suggest_radius
-from veckm.cli import files, report
-from veckm.cli.compare import Sample
-from veckm.cli.text import entry, number
-from veckm.cli.tiles import Tiled, scanned
+from veckm import VecKM, radius_from_beta, scan, suggest_radius
+from veckm.cli import text
+from veckm.cli.text import labeled, number
+from veckm.cli.tiles import Tiles, scan_lines
+from veckm.cli.verb import (
+    InputFileOrSample,
+    OutputFile,
+    Verb,
+    check_output,
+    coordinates,
+    read_cloud,
+    save_array,
+)
 from veckm.components import as_real, principal_components
 from veckm.data import shapes
+from veckm.encoder import DEFAULT_DETAIL
 from veckm.inputs import SMALLEST_EPS
 from veckm.planning import EngineName, Plan
 from veckm.sizes import WindowName
 
 _SAMPLE_POINTS = 20_000
+#: Neighbors within the suggested radius, for half of the points.
 _NEIGHBORS = 64
-#: Above this the paper's engine takes too long for a comparison nobody asked for.
-_MOST_FOR_RANDOM = 50_000
-_PAPER_P = 4096
 
 
-def _number(default: str, metavar: str = "X") -> tuple[PrimitiveConstructorSpec[float], object]:
-    """A float that may be left out, without tyro's "{None}|FLOAT"."""
-    spec = PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=lambda args: float(args[0]),
-        is_instance=lambda value: value is None or isinstance(value, float),
-        str_from_instance=lambda value: [str(value)],
-    )
-    return spec, arg(help_behavior_hint=default)
-
-
-_File = Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a sample scan)")]
-_Output = Annotated[
-    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
-]
-_Radius = Annotated[float | None, *_number("(default: suggested)", "R")]
-_Detail = Annotated[float | None, *_number("(default: 6)")]
-_Paper = Annotated[float | None, *_number("")]
-_Components = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: none)")]
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+def _optional(default: str, metavar: str = "X") -> object:
+    return arg(metavar=metavar, help_behavior_hint=default)
 
 
 @dataclass(frozen=True)
-class Encode(Tiled):
-    """Encode every point of a cloud, and compare the result with the definition.
+class Encode(Verb):
+    """Encode every point of a cloud.
 
-    Without a file it takes a sample scan, to show what it does.
+    Without a file it encodes a sample scan.
 
-    Your own cloud: veckm encode scan.ply -o features.npy --dim 64 --radius 0.1
+    veckm encode scan.ply -o features.npy --dim 64 --radius 0.1
 
-    Killed and run again, a cloud in tiles goes on where it was.
+    An interrupted run in tiles is resumed by the same command.
     """
 
-    cloud: Positional[_File] = None
+    cloud: InputFileOrSample = None
     """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
-    output: _Output = None
-    """Where the encodings go: .npy, one row a point."""
+    output: OutputFile = None
+    """Where the encodings are written: .npy, one row per point."""
     dtype: Literal["complex64", "float16"] = "complex64"
-    """Of the output: float16 has real and imaginary parts in turn, in half of the space."""
-    components: _Components = None
-    """Write K principal components of the encodings instead, float32."""
+    """Of the output; float16 stores interleaved real and imaginary parts, in half of the space."""
+    components: Annotated[int | None, _optional("(default: none)", "K")] = None
+    """Write K principal components of the encodings instead, as float32."""
     dim: int = 256
-    """Complex numbers a point."""
-    radius: _Radius = None
-    """How far an encoding looks, in the units of the cloud."""
-    detail: _Detail = None
-    """How fine a shape it tells apart within the radius: alpha = detail / radius."""
-    alpha: _Paper = None
+    """Complex numbers per point."""
+    radius: Annotated[float | None, _optional("(default: suggested)", "R")] = None
+    """Radius of the neighborhood, in the units of the cloud."""
+    detail: Annotated[float | None, _optional("(default: 6)")] = None
+    """How fine a shape is resolved within the radius: alpha = detail / radius."""
+    alpha: Annotated[float | None, _optional("")] = None
     """The paper's parameter, instead of detail."""
-    beta: _Paper = None
+    beta: Annotated[float | None, _optional("")] = None
     """The paper's parameter, instead of radius: beta = 1.8 / radius."""
     window: WindowName = "gaussian"
-    """How neighbors are weighed."""
+    """Window function, the weight of neighbors by their distance."""
     engine: EngineName = "auto"
-    """How to compute it; auto takes the fastest within eps."""
+    """How the encodings are computed; auto takes the fastest engine that meets eps."""
     eps: float = 1e-2
-    """Mean relative error that the encodings may have."""
+    """Mean relative error that is allowed."""
     seed: int = 0
-    """Of the random frequencies."""
-    check: int = 200
-    """Rows to compare with the definition; 0 for no comparison."""
-    quiet: _Flag = False
-    """Say nothing unless it fails; compares nothing."""
-    json: _Flag = False
-    """Print a report for programs instead of one for people."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
+    """Seed of the random frequencies."""
+    tiles: OmitArgPrefixes[Tiles] = field(default_factory=Tiles)
 
     def run(self) -> None:
-        """Read, encode, write, compare; say so as it goes."""
+        """Read, encode, write."""
         if self.output is not None:
-            files.check_output(self.output, self.cloud)
-        if self.cloud is not None and self.in_tiles(self.cloud):
-            self._tiles(self.cloud)
+            check_output(self.output, self.cloud, "encodings", (".npy",))
+        if self.cloud is not None and self.tiles.needed(self.cloud):
+            self._in_tiles(self.cloud)
         else:
-            self._whole()
+            self._in_memory()
 
-    def _tiles(self, cloud: Path) -> None:
-        """Tile by tile, from the file to the output."""
+    def _in_tiles(self, cloud: Path) -> None:
         operation = self._operation(cloud)
-        size = f"{self.dim} complex numbers a point, detail {number(operation.detail)}"
-        self._say(f"veckm {__version__} encode", "")
-        self._say(*entry("window", f"{self.window}, radius {number(operation.radius[0])}"))
-        self._say(*entry("encoding", f"{size}, engine {operation.engine}, in tiles"))
-        done = self.scan(cloud, self.output, operation, self.quiet or self.json)
-        self._say(*scanned(cloud, self.output, done))
-        if self.json:
-            about = {"veckm": __version__, "cloud": str(cloud), **asdict(done)}
-            print(json.dumps({**about, "output": str(self.output)}))
+        size = f"{self.dim} complex numbers per point, detail {number(operation.detail)}"
+        self.title("encode")
+        self.show(
+            labeled("window", f"{self.window}, radius {number(operation.radius[0])}"),
+            labeled("encoding", f"{size}, engine {operation.engine}, in tiles"),
+        )
+        done = self.tiles.run(cloud, self.output, operation, self.silent)
+        self.show(*scan_lines(cloud, self.output, done))
+        self.report(cloud=cloud, **asdict(done), output=self.output)
 
     def _operation(self, cloud: Path) -> scan.Encode:
-        """The same encoding in tiles; one engine for all of them."""
+        """The same encoding in tiles, with one engine for all of them."""
         radius = radius_from_beta(self.beta) if self.beta is not None else self.radius
         if radius is None:
             raise ValueError(
                 f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
             )
         if self.engine not in ("auto", "neighbors", "grid"):
-            raise ValueError(f"--engine {self.engine}: tiles are for neighbors and grid")
-        detail = 6.0 if self.detail is None else self.detail
+            raise ValueError(f"--engine {self.engine}: tiles support neighbors and grid only")
+        detail = DEFAULT_DETAIL if self.detail is None else self.detail
         return scan.Encode(
             self.dim,
             (radius,),
@@ -144,130 +123,108 @@ class Encode(Tiled):
             components=self.components,
         )
 
-    def _whole(self) -> None:
-        """All points at once, in memory."""
+    def _in_memory(self) -> None:
         if self.cloud is None:
             pos = shapes.scan(_SAMPLE_POINTS).pos
         else:
-            pos = files.points_of(files.read_cloud(self.cloud))
-        suggested = self.radius is None and self.beta is None
-        if suggested and len(pos) < 2:
-            raise ValueError(
-                "a single point has no density to suggest a radius from: give --radius"
-            )
-        radius = suggest_radius(pos, neighbors=_NEIGHBORS) if suggested else self.radius
-        encoder = self._encoder(radius)
-        x = _working(pos, encoder.alpha[0], self.eps)
-        cloud = self._cloud(pos, x, encoder.radius[0])
-        setting = self._setting(encoder, suggested, len(pos))
-        self._say(f"veckm {__version__} encode", "", *cloud.lines(), *setting.lines())
+            pos = coordinates(read_cloud(self.cloud))
+        encoder = self._encoder(pos)
+        x = _centered(pos, encoder.alpha[0], self.eps)
+        cloud = self._about_cloud(pos, x, encoder.radius[0])
+        setting = self._about_setting(encoder, len(pos))
         start = time.perf_counter()
-        (plan,) = encoder.plans(x, progress=False if self.quiet else None)
-        planning = time.perf_counter() - start
-        choice = self._choice(plan)
-        self._say(*choice.lines())
-        G, result = self._encode(plan, encoder.A[0], planning)
-        self._say(*result.lines())
-        check = self._check(pos, x, G, encoder, choice.engine, result.seconds)
-        self._say(*(check.lines() if check else []))
-        if self.json:
-            print(report.Report(__version__, cloud, setting, choice, result, check).json())
+        (plan,) = encoder.plans(x, progress=False if self.silent else None)
+        engine = self._about_engine(plan)
+        G = plan.encode(encoder.A[0])
+        spent = time.perf_counter() - start
+        result = self._write(G.to(torch.complex64), spent)
+        self.report(cloud=cloud, setting=setting, engine=engine, result=result)
 
-    def _say(self, *lines: str) -> None:
-        if not (self.quiet or self.json):
-            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
-
-    def _encoder(self, radius: float | None) -> VecKM:
-        detail = self.detail
-        if detail is None and self.alpha is None:
-            detail = 6.0
+    def _encoder(self, pos: Tensor) -> VecKM:
+        radius = self.radius
+        if radius is None and self.beta is None:
+            if len(pos) < 2:
+                raise ValueError(
+                    "a single point has no density to suggest a radius from: give --radius"
+                )
+            radius = suggest_radius(pos, neighbors=_NEIGHBORS)
+        default = None if self.alpha is not None else DEFAULT_DETAIL
         return VecKM(
             self.dim,
             alpha=self.alpha,
             beta=self.beta,
             radius=radius,
-            detail=detail,
+            detail=default if self.detail is None else self.detail,
             window=self.window,
             engine=self.engine,
             eps=self.eps,
-            p=_PAPER_P,
             seed=self.seed,
         )
 
-    def _cloud(self, pos: Tensor, x: Tensor, radius: float) -> report.Cloud:
+    def _about_cloud(self, pos: Tensor, x: Tensor, radius: float) -> dict[str, Any]:
         source = "sample scan" if self.cloud is None else str(self.cloud)
-        box = tuple((pos.amax(0) - pos.amin(0)).tolist())
-        return report.Cloud(
-            source, len(pos), box, _name(pos.dtype), _name(x.dtype), _rounding(pos, radius)
+        box, note = (pos.amax(0) - pos.amin(0)).tolist(), _rounding(pos, radius)
+        dtype, computed_in = _name(pos.dtype), _name(x.dtype)
+        self.title("encode")
+        self.show(labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, {dtype}"))
+        self.show(labeled("", f"box {text.box(box)}, in the cloud's own units"))
+        if computed_in != dtype:
+            self.show(labeled("", f"computed in {computed_in}, relative to the center of the box"))
+        if note is not None:
+            self.show(labeled("note", note))
+        about = {"source": source, "points": len(pos), "box": box, "dtype": dtype}
+        return {**about, "computed_in": computed_in, "note": note}
+
+    def _about_setting(self, encoder: VecKM, points: int) -> dict[str, Any]:
+        radius, alpha, beta = encoder.radius[0], encoder.alpha[0], encoder.beta[0]
+        suggested = self.radius is None and self.beta is None
+        neighbors = min(_NEIGHBORS, points - 1)
+        why = f" (suggested: half of the points have {neighbors} others or more within it)"
+        scale = f"detail {number(alpha * radius)}: alpha {number(alpha)}, beta {number(beta)}"
+        self.show(
+            labeled("window", f"{self.window}, radius {number(radius)}{why if suggested else ''}"),
+            labeled("encoding", f"{self.dim} complex numbers per point, seed {self.seed}; {scale}"),
         )
+        about = {"window": self.window, "radius": radius, "suggested": suggested}
+        sizes = {"neighbors": neighbors, "dim": self.dim, "alpha": alpha, "beta": beta}
+        return {**about, **sizes, "eps": self.eps, "seed": self.seed}
 
-    def _setting(self, encoder: VecKM, suggested: bool, points: int) -> report.Setting:
-        return report.Setting(
-            window=self.window,
-            radius=encoder.radius[0],
-            suggested=suggested,
-            neighbors=min(_NEIGHBORS, points - 1),
-            dim=self.dim,
-            alpha=encoder.alpha[0],
-            beta=encoder.beta[0],
-            eps=self.eps,
-            seed=self.seed,
-        )
+    def _about_engine(self, plan: Plan) -> dict[str, Any]:
+        """The engine, and the expected seconds of each; None where it cannot do it."""
+        auto = f"chosen by auto: the least expected time within eps = {self.eps:g}"
+        why = auto if self.engine == "auto" else "as requested"
+        self.show(labeled("engine", f"{plan.engine}, {why}"))
+        costs = {name: s if math.isfinite(s) else None for name, s in plan.costs.items()}
+        for cost, name in sorted((s, name) for name, s in costs.items() if s is not None):
+            mark = " <-" if name == plan.engine else ""
+            noisy = "   noisy, ignores eps: only on request" if name == "random" else ""
+            self.show(labeled("", f"  {name:<10} {text.seconds(cost):>9} expected{mark}{noisy}"))
+        about = {"engine": plan.engine, "asked": self.engine, "eps": self.eps}
+        return {**about, "expected": costs}
 
-    def _choice(self, plan: Plan) -> report.Choice:
-        expected = {name: report.finite(seconds) for name, seconds in plan.costs.items()}
-        return report.Choice(plan.engine, self.engine, self.eps, expected)
-
-    def _encode(self, plan: Plan, A: Tensor, planning: float) -> tuple[Tensor, report.Result]:
-        """The encodings, and how long they took with their plan."""
-        start = time.perf_counter()
-        G = plan.encode(A)
-        spent = planning + time.perf_counter() - start
-        stored = G.to(torch.complex64)
+    def _write(self, G: Tensor, spent: float) -> dict[str, Any]:  # (N, D) complex64
         if self.output is not None:
-            files.write_array(self.output, self._written(stored).numpy())
-        result = report.Result(
-            shape=tuple(stored.shape),
-            dtype=_name(stored.dtype),
-            bytes=stored.numel() * stored.element_size(),
-            seconds=spent,
-            points_per_second=len(G) / spent,
-            threads=torch.get_num_threads(),
-            output=None if self.output is None else str(self.output),
+            save_array(self.output, self._stored(G).numpy())
+        size, speed = G.numel() * G.element_size(), len(G) / spent
+        threads, dtype = torch.get_num_threads(), _name(G.dtype)
+        pace = f"{speed:,.0f} points/s on {text.counted(threads, 'thread')}"
+        self.show(
+            labeled("time", f"{text.seconds(spent)}, {pace}"),
+            labeled("result", f"{tuple(G.shape)} {dtype}, {text.bytes_of(size)}"),
+            *([] if self.output is None else [labeled("written", str(self.output))]),
         )
-        return stored, result
+        about = {"shape": tuple(G.shape), "dtype": dtype, "bytes": size, "seconds": spent}
+        return {**about, "points_per_second": speed, "threads": threads, "output": self.output}
 
-    def _written(self, G: Tensor) -> Tensor:  # (N, D) complex64
-        """As it was asked for: components, half precision, or as it is."""
+    def _stored(self, G: Tensor) -> Tensor:  # (N, D) complex64
+        """The requested form of the output: components, half precision, or unchanged."""
         if self.components is not None:
             return principal_components([G], self.components).project(G)
         return as_real(G).half() if self.dtype == "float16" else G
 
-    def _check(
-        self,
-        pos: Tensor,
-        x: Tensor,
-        G: Tensor,
-        encoder: VecKM,
-        engine: str,
-        took: float,
-    ) -> report.Check | None:
-        if self.check <= 0 or self.quiet:
-            return None
-        A, radius = encoder.A[0], encoder.radius[0]
-        sample = Sample.draw(pos, A, self.window, radius, self.check, self.seed)
-        measured = [report.Measured(engine, took, *sample.errors(G))]
-        if self.window == "gaussian" and engine != "random" and len(x) <= _MOST_FOR_RANDOM:
-            start = time.perf_counter()
-            paper = encode(x, A, radius=radius, engine="random", B=encoder.B[0])
-            spent = time.perf_counter() - start
-            name = f"random, p = {_PAPER_P} (paper)"
-            measured.append(report.Measured(name, spent, *sample.errors(paper)))
-        return report.Check(len(sample.rows), self.eps, tuple(measured))
 
-
-def _working(pos: Tensor, alpha: float, eps: float) -> Tensor:
-    """The points about the middle of their box, in float32 where that is exact enough for eps."""
+def _centered(pos: Tensor, alpha: float, eps: float) -> Tensor:
+    """The points relative to the center of their box, in float32 where that is exact enough."""
     low, high = pos.double().amin(0), pos.double().amax(0)
     x = pos.double() - (low + high) / 2
     rounding = float(x.abs().amax()) * torch.finfo(torch.float32).eps / 2
@@ -277,7 +234,7 @@ def _working(pos: Tensor, alpha: float, eps: float) -> Tensor:
 
 
 def _rounding(pos: Tensor, radius: float) -> str | None:
-    """A word about coordinates that were rounded before they came here."""
+    """A warning about coordinates that were rounded before they were saved."""
     step = float(pos.abs().amax()) * torch.finfo(pos.dtype).eps
     if step < radius / 50:
         return None

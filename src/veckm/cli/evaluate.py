@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import arg
 
 from veckm import __version__
-from veckm.cli import files
 from veckm.cli.text import counted
+from veckm.cli.verb import OutputFile, Verb, check_output
 from veckm.data.protocol import LabeledCloud, load_meshes
 from veckm.data.sampling import check_count
 from veckm.tasks.normals import load
@@ -38,15 +37,11 @@ _Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(defa
 _Weights = Annotated[
     Path | None, arg(metavar="FILE", help_behavior_hint="(default: those of the package)")
 ]
-_Output = Annotated[
-    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
-]
 _Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class EvaluateNormals:
+class EvaluateNormals(Verb):
     """Measure the normals against the truth by the protocol of PCPNet, with PCA and jets beside.
 
     Six sets of the same shapes: clean, three levels of noise, two of uneven density. Without a
@@ -64,14 +59,8 @@ class EvaluateNormals:
     """Points of a cloud, of which 5,000 are evaluated."""
     limit: _Limit = None
     """Take the first K shapes only."""
-    output: _Output = None
+    output: OutputFile = None
     """Scores of every cloud, as .jsonl, saved as they come. A run that was stopped goes on."""
-    quiet: _Flag = False
-    """Nothing but the result."""
-    json: _Flag = False
-    """Print a report for programs instead of one for people."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
 
     def run(self) -> None:
         """Check, measure, print the table."""
@@ -81,7 +70,7 @@ class EvaluateNormals:
         if self.limit is not None:
             check_count(self.limit)
         if self.output is not None:
-            files.check_output(self.output, None, "scores", (".jsonl",))
+            check_output(self.output, None, "scores", (".jsonl",))
         net = shipped() if self.weights is None else load(self.weights)
         about = {
             "veckm": __version__,
@@ -89,15 +78,14 @@ class EvaluateNormals:
             "points": None if self.pcpnet is not None else self.points,
             "weights": fingerprint(net),
         }
-        self._say(f"veckm {__version__} evaluate normals: {self._source()}", "")
+        self.title(f"evaluate normals: {self._source()}")
         scores = evaluate(
             {**ours(net), **classical()}, self._noted(self._clouds()), self.output, about
         )
-        if self.json:
-            print(json.dumps({**about, "clouds": len(scores.clouds), "rows": scores.table()}))
-            return
-        self._say("")
-        print(scores.markdown(), "", _verdict(scores), sep="\n")
+        self.report(**{**about, "clouds": len(scores.clouds), "rows": scores.table()})
+        self.show("")
+        if not self.common.json:
+            print(scores.markdown(), "", _verdict(scores), sep="\n")
 
     def _source(self) -> str:
         folder = self.meshes or self.pcpnet
@@ -115,12 +103,8 @@ class EvaluateNormals:
         """The same clouds, each named before the work on it begins."""
         for number, cloud in enumerate(clouds, 1):
             size = counted(len(cloud.pos), "point")
-            self._say(f"cloud {number}: {cloud.name}, {cloud.set}, {size}")
+            self.show(f"cloud {number}: {cloud.name}, {cloud.set}, {size}")
             yield cloud
-
-    def _say(self, *lines: str) -> None:
-        if not (self.quiet or self.json):
-            print(*lines, sep="\n", flush=True)
 
 
 def _verdict(scores: Scores) -> str:

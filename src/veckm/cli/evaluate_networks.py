@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import Positional, arg
 
 from veckm import __version__
-from veckm.cli import files, networks
-from veckm.cli.networks import AnyTask, Cache, Flag, Folder, Limit, Objects, Places, Voxel
+from veckm.cli import networks
+from veckm.cli.networks import AnyTask, Cache, Folder, Limit, Objects, Places, Voxel
+from veckm.cli.verb import Flag, OutputFile, Verb, check_output
 from veckm.data.cache import write_whole
 from veckm.data.samples import Samples, take
 from veckm.tasks.classification import Classification
@@ -21,13 +22,10 @@ from veckm.tasks.semantic_segmentation import SemanticSegmentation
 from veckm.training import Checkpoint, evaluate, load_checkpoint
 
 _Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
-_Output = Annotated[
-    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
-]
 
 
 @dataclass(frozen=True)
-class _Evaluate(ABC):
+class _Evaluate(Verb):
     """Options of all three."""
 
     _kind: ClassVar[type[AnyTask]]
@@ -42,19 +40,15 @@ class _Evaluate(ABC):
     """Measure on K objects only, chosen by a fixed seed."""
     cache: Cache = None
     """Where to keep what was read, for the next time."""
-    output: _Output = None
+    output: OutputFile = None
     """Where the metrics go: .json."""
     device: str = "auto"
     """auto, cpu, cuda, ..."""
-    json: Flag = False
-    """Print a report for programs instead of one for people."""
-    debug: Flag = False
-    """Show the traceback of an error."""
 
     def run(self) -> None:
         """Read, measure, print and save."""
         if self.output is not None:
-            files.check_output(self.output, None, "metrics", (".json",))
+            check_output(self.output, None, "metrics", (".json",))
         saved, wanted = load_checkpoint(self.checkpoint), self._kind.name
         if saved.task["name"] != wanted:
             raise ValueError(
@@ -89,16 +83,13 @@ class _Evaluate(ABC):
         text = json.dumps(about, indent=2)
         if self.output is not None:
             write_whole(self.output, lambda file: file.write(text.encode()))
-        if self.json:
-            print(json.dumps(about))
-            return
+        self.report(**about)
         unfinished = "" if saved.epoch == saved.recipe["epochs"] else ", which is not the last"
-        print(
+        self.show(
             f"{saved.settings.get('name')}{' with VecKM' if saved.settings.get('veckm') else ''}, "
             f"epoch {saved.epoch} of {saved.recipe['epochs']}{unfinished}; "
             f"{len(samples):,} samples of the test split",
             networks.table(scores),
-            sep="\n",
         )
 
     @abstractmethod

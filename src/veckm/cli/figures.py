@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import arg
 
-from veckm import __version__
-from veckm.cli.text import entry, seconds
+from veckm.cli.text import labeled, seconds
+from veckm.cli.verb import Flag, Verb
 from veckm.extras import need
 
 _Folder = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")]
 _Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(Verb):
     """Draw the figures of the VecKM paper from this code's own runs, as PNG and SVG.
 
     veckm figures --out figures
@@ -30,10 +29,8 @@ class Figures:
     """Where they go; made if it is not there."""
     only: _Names = ()
     """encodings, cost, kernel, reconstruction, scales, sizes."""
-    quick: _Flag = False
+    quick: Flag = False
     """Small clouds, to see that it works."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
 
     def run(self) -> None:
         """Draw one after another, and say so."""
@@ -45,7 +42,7 @@ class Figures:
         made = make(self.out, self.only, "quick" if self.quick else "full")
         for k, one in enumerate(made):
             if not k:
-                print(f"veckm {__version__} figures", "", sep="\n")
+                self.title("figures")
             text = f"{one.title}, in {seconds(one.seconds)}"
             files = " and ".join(str(path) for path in one.paths)
-            print(*entry(one.name, text), *entry("", files), sep="\n", flush=True)
+            self.show(labeled(one.name, text), labeled("", files))

@@ -1,50 +1,45 @@
-"""veckm info: what a cloud file holds, how dense it is, and what the verbs would take."""
+"""veckm info: what a cloud file holds, how dense it is, and what the other verbs would cost."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from veckm import VecKM, suggest_radius
-from veckm.cli import files
-from veckm.cli.text import bytes_of, counted, entry, number
+from veckm.cli import text
+from veckm.cli.text import labeled, number
 from veckm.cli.tiles import LARGE
-from veckm.cloud import PointCloud
+from veckm.cli.verb import Flag, InputFile, Verb, read_cloud
+from veckm.encoder import DEFAULT_DETAIL
 from veckm.io import FileError, Source, source_if_by_range
 from veckm.io.formats import find
 from veckm.progress import bar
 from veckm.scan.run import TILE
 from veckm.tasks.normals import estimate
 
-_File = Positional[Annotated[Path, arg(metavar="FILE")]]
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
-
 _NEIGHBORS = 64
 _DIM = 256
-#: Points that the verbs are tried on.
-_TRIED = 20_000
-#: Places of a large cloud where density is looked at, and points there, about.
+#: Points of the trial run.
+_TRIAL = 20_000
+#: Where a large cloud's density is measured: the number of places, and points at each, about.
 _PLACES, _AT_PLACE = 16, 5_000
 _BLOCK = 1_000_000
-#: Memory in bytes: of Python and torch, for each point that is in memory, and for each number of an
-#: encoding. Of 300,000 points normals took 0.79 GB, encodings 0.85 (D = 64) and 2.36 (D = 256).
+#: Memory in bytes: of Python and torch, per point in memory, and per number of an encoding. For
+#: 300,000 points normals took 0.79 GB, encodings 0.85 GB (D = 64) and 2.36 GB (D = 256).
 _BASE, _NORMALS, _ENCODE = 0.35e9, 1300, 8 * 3.3
-#: Points in memory for each point of a tile: its halo is wide for normals.
-_HALO, _RIM = 3.0, 1.5
+#: Points in memory per point of a tile, with its halo, for normals and for encodings.
+_NORMALS_HALO, _ENCODE_HALO = 3.0, 1.5
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a verb would take on this machine, from a trial on some of the points."""
+    """The expected cost of a verb on this machine, from a trial run on a part of the points."""
 
     verb: str
     seconds: float
@@ -53,170 +48,142 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class About:
-    """What is known of a file."""
-
-    path: str
-    format: str
-    bytes: int
-    points: int
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    fields: dict[str, str]  # names and dtypes
-    crs: str | None
-    spacing: float | None  # median distance to the nearest other point
-    radius: float | None  # suggested
-    tried: int
-    costs: tuple[Cost, ...]
-
-    def lines(self) -> list[str]:
-        """As text."""
-        sides = [b - a for a, b in zip(self.low, self.high, strict=True)]
-        box = " x ".join(number(side) for side in sides)
-        corner = ", ".join(f"{value:.10g}" for value in self.low)
-        out = entry("file", f"{self.path}: {self.format}, {bytes_of(self.bytes)}")
-        out += entry("points", f"{self.points:,}")
-        out += entry("box", f"{box} from ({corner}), in the file's own units")
-        names = ", ".join(f"{name} {kind}" for name, kind in self.fields.items())
-        out += entry("fields", names or "coordinates only")
-        out += entry("crs", " ".join(self.crs.split())[:100] if self.crs else "not said")
-        if self.spacing is not None and self.radius is not None:
-            out += entry("spacing", f"{number(self.spacing)} to the nearest other point, median")
-            why = f"half of the points see {_NEIGHBORS} others or more within it"
-            out += entry("radius", f"{number(self.radius)} suggested: {why}")
-        for cost in self.costs:
-            memory = f"{bytes_of(int(cost.memory))} of memory{' in tiles' if cost.tiles else ''}"
-            out += entry(cost.verb, f"about {_span(cost.seconds)} and {memory}")
-        if self.costs:
-            threads = counted(torch.get_num_threads(), "thread")
-            out += entry("", f"as tried on {counted(self.tried, 'point')} with {threads}")
-        return out
-
-
-@dataclass(frozen=True)
-class Info:
-    """Tell what a cloud file holds, how dense it is, and what normals and encodings would take.
+class Info(Verb):
+    """Show what a cloud file holds, how dense it is, and what normals and encodings would cost.
 
     veckm info scan.laz
     """
 
-    cloud: _File
+    cloud: InputFile
     """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
-    quick: _Flag = False
-    """Only what the file says: try nothing."""
-    json: _Flag = False
-    """Print a report for programs instead of one for people."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
+    quick: Flag = False
+    """Only what the file itself says, without a trial run."""
 
     def run(self) -> None:
-        """Look, try, tell."""
-        about = self._about()
-        print(json.dumps(asdict(about)) if self.json else "\n".join(about.lines()))
-
-    def _about(self) -> About:
-        kind = find(self.cloud)
-        source = source_if_by_range(self.cloud)
+        """Read, try, print."""
+        kind, source = find(self.cloud), source_if_by_range(self.cloud)
         if source is None:
-            cloud = files.read_cloud(self.cloud)
-            return self._tell(kind.name, cloud, len(cloud), _bounds(cloud.xyz), cloud.xyz)
-        if not source.count:
-            raise FileError(self.cloud, "has no points")
-        low, high = source.bounds()
-        some = None if self.quick else _some(source, low, high, not self.json)
-        return self._tell(kind.name, source.like(), source.count, (low, high), some)
-
-    def _tell(
-        self,
-        kind: str,
-        like: PointCloud,
-        count: int,
-        box: tuple[np.ndarray, np.ndarray],
-        xyz: np.ndarray | None,
-    ) -> About:
-        tried, spacing, radius = 0, None, None
-        costs: tuple[Cost, ...] = ()
-        if xyz is not None and not self.quick and len(xyz) > 1:
-            pos = torch.from_numpy(xyz - (box[0] + box[1]) / 2)
-            spacing = suggest_radius(pos, neighbors=1)
-            radius = suggest_radius(pos, neighbors=_NEIGHBORS)
-            tried = min(_TRIED, len(pos))
-            costs = _costs(_near(pos, tried), radius, count)
-        return About(
-            str(self.cloud),
-            kind,
-            self.cloud.stat().st_size,
-            count,
-            tuple(box[0].tolist()),
-            tuple(box[1].tolist()),
-            {name: _kind(values) for name, values in like.fields.items()},
-            like.crs,
-            spacing,
-            radius,
-            tried,
-            costs,
-        )
+            header = read_cloud(self.cloud)
+            count, xyz = len(header), None if self.quick else header.xyz
+            low, high = header.xyz.min(0), header.xyz.max(0)
+        else:
+            if not source.count:
+                raise FileError(self.cloud, "has no points")
+            header, count = source.like(), source.count
+            low, high = source.bounds()
+            xyz = None if self.quick else _part(source, low, high, self.silent)
+        about = {
+            "path": str(self.cloud),
+            "format": kind.name,
+            "bytes": self.cloud.stat().st_size,
+            "points": count,
+            "low": low.tolist(),
+            "high": high.tolist(),
+            "fields": {name: _dtype(values) for name, values in header.fields.items()},
+            "crs": header.crs,
+        }
+        trial = _trial(xyz, (low + high) / 2, count)
+        self.show(*_header_lines(about), *_trial_lines(**trial))
+        self.report(**about, **{**trial, "costs": [asdict(cost) for cost in trial["costs"]]})
 
 
-def _kind(values: np.ndarray) -> str:
-    wide = f" x {values.shape[1]}" if values.ndim == 2 else ""
-    return f"{values.dtype}{wide}"
+def _header_lines(about: dict[str, Any]) -> list[str]:
+    box = text.box(b - a for a, b in zip(about["low"], about["high"], strict=True))
+    corner = ", ".join(f"{value:.10g}" for value in about["low"])
+    names = ", ".join(f"{name} {dtype}" for name, dtype in about["fields"].items())
+    return [
+        labeled("file", f"{about['path']}: {about['format']}, {text.bytes_of(about['bytes'])}"),
+        labeled("points", f"{about['points']:,}"),
+        labeled("box", f"{box} from ({corner}), in the file's own units"),
+        labeled("fields", names or "coordinates only"),
+        labeled("crs", " ".join(about["crs"].split())[:100] if about["crs"] else "none"),
+    ]
 
 
-def _bounds(xyz: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return xyz.min(0), xyz.max(0)
+def _trial_lines(
+    spacing: float | None, radius: float | None, tried: int, costs: tuple[Cost, ...]
+) -> list[str]:
+    if spacing is None or radius is None:
+        return []
+    why = f"half of the points have {_NEIGHBORS} others or more within it"
+    out = [
+        labeled("spacing", f"{number(spacing)} to the nearest other point, median"),
+        labeled("radius", f"{number(radius)} suggested: {why}"),
+    ]
+    for cost in costs:
+        memory = f"{text.bytes_of(int(cost.memory))} of memory{' in tiles' if cost.tiles else ''}"
+        out.append(labeled(cost.verb, f"about {_duration(cost.seconds)} and {memory}"))
+    threads = text.counted(torch.get_num_threads(), "thread")
+    return [*out, labeled("", f"estimated from {text.counted(tried, 'point')} with {threads}")]
 
 
-def _some(source: Source, low: np.ndarray, high: np.ndarray, shown: bool) -> np.ndarray:
-    """All points, or those around some of them: thinned points would not tell the density."""
+def _trial(xyz: np.ndarray | None, center: np.ndarray, count: int) -> dict[str, Any]:
+    """Density, the suggested radius and the cost of the verbs, from points of the cloud."""
+    if xyz is None or len(xyz) < 2:
+        return {"spacing": None, "radius": None, "tried": 0, "costs": ()}
+    pos = torch.from_numpy(xyz - center)
+    radius = suggest_radius(pos, neighbors=_NEIGHBORS)
+    nearest = pos[(pos - pos[0]).square().sum(1).argsort()[:_TRIAL]]  # as dense as the cloud
+    return {
+        "spacing": suggest_radius(pos, neighbors=1),
+        "radius": radius,
+        "tried": len(nearest),
+        "costs": _costs(nearest, radius, count),
+    }
+
+
+def _dtype(values: np.ndarray) -> str:
+    columns = f" x {values.shape[1]}" if values.ndim == 2 else ""
+    return f"{values.dtype}{columns}"
+
+
+def _part(source: Source, low: np.ndarray, high: np.ndarray, silent: bool) -> np.ndarray:
+    """All points, or all points in boxes around a few: subsampling would change the density."""
     if source.count <= LARGE:
         return source.read_xyz(0, source.count)
     rows = np.random.default_rng(0).integers(source.count, size=_PLACES)
     places = np.concatenate([source.read_xyz(int(row), int(row) + 1) for row in rows])
-    # Scans are surfaces: the points of a box grow with its area.
+    # Scans are surfaces: the number of points in a box grows with its area.
     half = 0.5 * float((high - low).max()) * (_AT_PLACE / source.count) ** 0.5
     kept = []
-    with bar(source.count, "density" if shown else None, unit="points") as advance:
+    with bar(source.count, None if silent else "density", unit="points") as advance:
         for start in range(0, source.count, _BLOCK):
-            stop = min(start + _BLOCK, source.count)
-            xyz = source.read_xyz(start, stop)
+            xyz = source.read_xyz(start, min(start + _BLOCK, source.count))
             inside = np.zeros(len(xyz), bool)
             for place in places:
                 inside |= (np.abs(xyz - place) <= half).all(1)
             kept.append(xyz[inside])
-            advance(stop - start)
+            advance(len(xyz))
     return np.concatenate(kept)
 
 
-def _near(pos: Tensor, count: int) -> Tensor:
-    """The points nearest to the first: as dense as the cloud."""
-    return pos[(pos - pos[0]).square().sum(1).argsort()[:count]]
-
-
 def _costs(pos: Tensor, radius: float, count: int) -> tuple[Cost, ...]:
-    """Trials on a part of the cloud, scaled up: both verbs are linear."""
+    """The cost of both verbs, scaled up from a part of the cloud: they are linear."""
     tiles = count > LARGE
-    wide, narrow = (min(count, int(f * TILE)) if tiles else count for f in (_HALO, _RIM))
-    encoder = VecKM(_DIM, radius=radius, detail=6.0)
+    encoder = VecKM(_DIM, radius=radius, detail=DEFAULT_DETAIL)
     x = (pos - pos.mean(0)).float()
-    normals = _pace(lambda: estimate(pos, curvature=True), len(pos))
-    encode = _pace(lambda: encoder(x, progress=False), len(pos))
+
+    def cost(verb: str, work: Callable[[], object], bytes_: float, halo: float) -> Cost:
+        in_memory = min(count, int(halo * TILE)) if tiles else count
+        seconds = _seconds(work) / len(pos) * count
+        return Cost(verb, seconds, _BASE + bytes_ * in_memory, tiles)
+
     return (
-        Cost("normals", normals * count, _BASE + _NORMALS * wide, tiles),
-        Cost("encode", encode * count, _BASE + _ENCODE * _DIM * narrow, tiles),
+        cost("normals", lambda: estimate(pos, curvature=True), _NORMALS, _NORMALS_HALO),
+        cost("encode", lambda: encoder(x, progress=False), _ENCODE * _DIM, _ENCODE_HALO),
     )
 
 
-def _pace(work: Callable[[], object], points: int) -> float:
-    """Seconds a point, of the second call: the first sets up what later ones find."""
+def _seconds(work: Callable[[], object]) -> float:
+    """The time of the second call: the first includes what is set up once."""
     work()
     start = time.perf_counter()
     work()
-    return (time.perf_counter() - start) / points
+    return time.perf_counter() - start
 
 
-def _span(value: float) -> str:
-    """A time as people say it."""
+def _duration(value: float) -> str:
+    """Seconds, minutes or hours, rounded."""
     if value < 90:
         return f"{max(1, round(value))} s"
     if value < 5400:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from veckm.data.modelnet import read_modelnet
 from veckm.data.rooms import Blocks, Scenes
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 AnyTask = Classification | PartSegmentation | SemanticSegmentation
 
-Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Cache = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
 Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]

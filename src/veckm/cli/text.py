@@ -1,23 +1,30 @@
-"""Numbers and columns for people to read."""
+"""Numbers and labeled lines for people to read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 
-def entry(label: str, text: str) -> list[str]:
-    """A line of a two-column list."""
-    return [f"{label:<10} {text}"]
+
+def labeled(label: str, text: str) -> str:
+    """A line with the label in a column of its own."""
+    return f"{label:<10} {text}"
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent where one can do without."""
+    """Three significant digits, in scientific notation only where it is needed."""
     if value == 0 or not 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}"
     digits = f"{value:.3g}"
     return f"{float(digits):,.0f}" if "e" in digits else digits
 
 
+def box(sides: Iterable[float]) -> str:
+    """The sides of a bounding box, for example ``2 x 1 x 0.5``."""
+    return " x ".join(number(side) for side in sides)
+
+
 def seconds(value: float) -> str:
-    """A time with its unit."""
+    """A duration with its unit."""
     if value < 1e-3:
         return f"{number(value * 1e6)} us"
     if value < 1:
@@ -25,16 +32,9 @@ def seconds(value: float) -> str:
     return f"{number(value)} s"
 
 
-def percent(value: float) -> str:
-    """A relative error, two significant digits."""
-    if value >= 1:
-        return f"{value * 100:.0f} %"
-    return f"{value * 100:.2g} %" if value >= 1e-5 else "< 0.001 %"
-
-
-def counted(count: int, thing: str) -> str:
-    """A number and what it counts, in the plural where there is one."""
-    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts, in the plural unless it is 1."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def bytes_of(count: int) -> str:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import FlagCreatePairsOff, arg
 
 from veckm import __version__
+from veckm.cli.verb import Verb
 from veckm.data.protocol import load_meshes
 from veckm.tasks.normals import save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.train import Budget, make_example, train
 
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
-
 
 @dataclass(frozen=True)
-class TrainNormals:
+class TrainNormals(Verb):
     """Train the normal network: on procedural surfaces and scans, and on meshes if there are any.
 
     The last step is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
@@ -44,10 +40,6 @@ class TrainNormals:
     """Of every stage."""
     seed: int = 0
     """Of the clouds, the weights and the order."""
-    quiet: _Flag = False
-    """Say nothing unless it fails."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
 
     def run(self) -> None:
         """Make the clouds, train, save."""
@@ -58,13 +50,13 @@ class TrainNormals:
         examples = []
         for name, pos, normal in clouds(found, recipe):
             examples.append(make_example(pos, normal))
-            self._say(f"cloud {len(examples)}: {name}, {len(pos):,} points")
+            self.show(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError(
                 "there is nothing to learn from: give --meshes, --procedural or --scans"
             )
         net = NormalNet(self.stages, self.hidden, seed=self.seed)
-        train(net, examples, budget, self.out, self._say)
+        train(net, examples, budget, self.out, self.show)
         about: dict[str, object] = {
             "veckm": __version__,
             "recipe": asdict(recipe),
@@ -73,8 +65,5 @@ class TrainNormals:
             "minutes": round((time.perf_counter() - begin) / 60, 1),
         }
         save(net, self.out / "normals.safetensors", about)
-        self._say(f"written: {self.out / 'normals.safetensors'} and .json")
-
-    def _say(self, line: str) -> None:
-        if not self.quiet:
-            print(line, flush=True)
+        self.report(**{**about, "weights": self.out / "normals.safetensors"})
+        self.show(f"written: {self.out / 'normals.safetensors'} and .json")

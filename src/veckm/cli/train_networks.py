@@ -7,7 +7,7 @@ each takes its slice of every batch. Killed and run again with the same options,
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,8 @@ from tyro.conf import arg
 
 from veckm import __version__
 from veckm.cli import networks
-from veckm.cli.networks import AnyTask, Cache, Flag, Folder, Limit, Objects, Places, Voxel
+from veckm.cli.networks import AnyTask, Cache, Folder, Limit, Objects, Places, Voxel
+from veckm.cli.verb import Flag, Verb
 from veckm.data.augment import Augment
 from veckm.data.cache import write_whole
 from veckm.data.s3dis import CLASSES
@@ -33,7 +34,7 @@ _Sets = tuple[Samples, Samples | None]
 
 
 @dataclass(frozen=True)
-class _Train(ABC):
+class _Train(Verb):
     """Options of all three."""
 
     data: Folder
@@ -66,10 +67,6 @@ class _Train(ABC):
     """auto, cpu, cuda, ..."""
     seed: int = 0
     """Of the weights, the order and the augmentation."""
-    quiet: Flag = False
-    """Say nothing unless it fails."""
-    debug: Flag = False
-    """Show the traceback of an error."""
 
     def run(self) -> None:
         """Read, train, save."""
@@ -79,7 +76,7 @@ class _Train(ABC):
         networks.check_model(self.model, task.name)
         recipe = task.recipe(rate=self.rate, seed=self.seed, **self._given("epochs", "batch"))
         with joined(device) as ranks:
-            say = self._say if ranks.first else _silent
+            say = self.show if ranks.first else _silent
             samples, validation = self._sets(task)
             task = replace(task, num_classes=len(samples.classes))
             model, size = networks.make_model(self._settings(task, samples))
@@ -103,9 +100,12 @@ class _Train(ABC):
             )
             if scores and ranks.first:
                 about = {"veckm": __version__, "task": task.name, "epoch": recipe.epochs}
-                text = json.dumps({**about, "set": "validation", **scores}, indent=2)
+                about |= {"set": "validation", **scores}
+                text = json.dumps(about, indent=2)
                 write_whole(self.out / "metrics.json", lambda file: file.write(text.encode()))
                 say("validation, last epoch", networks.table(scores))
+            if ranks.first:
+                self.report(task=task.name, epochs=recipe.epochs, out=self.out, scores=scores)
 
     @abstractmethod
     def _task(self) -> AnyTask: ...
@@ -124,10 +124,6 @@ class _Train(ABC):
     def _given(self, *names: str) -> dict[str, Any]:
         """The options that were given; the others have the task's defaults."""
         return {name: v for name in names if (v := getattr(self, name)) is not None}
-
-    def _say(self, *lines: str) -> None:
-        if not self.quiet:
-            print(*lines, sep="\n", flush=True)
 
 
 def _silent(*_: str) -> None:

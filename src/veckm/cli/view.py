@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from veckm import __version__
-from veckm.cli import files
-from veckm.cli.text import bytes_of, entry, seconds
+from veckm.cli.text import bytes_of, labeled, seconds
+from veckm.cli.verb import Flag, Verb, check_output, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.extras import need
@@ -30,12 +29,11 @@ _Save = Annotated[
     Path | None, arg(metavar="FILE.html", help_behavior_hint="(default: served, not saved)")
 ]
 _Number = Annotated[float | None, arg(metavar="R", help_behavior_hint="(default: suggested)")]
-_Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 _SAMPLE_POINTS = 50_000
 
 
 @dataclass(frozen=True)
-class View:
+class View(Verb):
     """See a cloud in the browser: its encodings as colors, and what they remember of it.
 
     veckm view scan.ply
@@ -66,16 +64,14 @@ class View:
     """Where it is served; any other address lets others see and move it."""
     port: int = 8080
     """At which port; 0 for any that is free."""
-    headless: _Flag = False
-    """Open no browser; only say the address."""
-    debug: _Flag = False
-    """Show the traceback of an error."""
+    headless: Flag = False
+    """Do not open a browser; only print the address."""
 
     def run(self) -> None:
         """Read, show, and wait for Ctrl-C; or save."""
         need("viser", "the viewer", "viewer")
         if self.save is not None:
-            files.check_output(self.save, self.cloud, "scenes", (".html",))
+            check_output(self.save, self.cloud, "scenes", (".html",))
         else:
             from veckm.viewer.server import check_free
 
@@ -94,12 +90,12 @@ class View:
             sample = PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
             first = show(sample, "sample statue", limit=self.points)
         else:
-            first = show(files.read_cloud(self.cloud), self.cloud.name, limit=self.points)
+            first = show(read_cloud(self.cloud), self.cloud.name, limit=self.points)
         if self.other is None:
             return [first]
         return [
             first,
-            show(files.read_cloud(self.other), self.other.name, limit=self.points, frame=first),
+            show(read_cloud(self.other), self.other.name, limit=self.points, frame=first),
         ]
 
     def _settings(self, first: Shown) -> Settings:
@@ -124,9 +120,10 @@ class View:
             page = Page(server, *clouds, settings=settings, color=self.color)
             page.update()
             size = save_html(path, server, clouds, page.legend)
-        self._say(clouds)
-        spent = seconds(time.perf_counter() - start)
-        print(*entry("written", f"{path}: {bytes_of(size)}, in {spent}"), sep="\n")
+        spent = time.perf_counter() - start
+        self._show_clouds(clouds)
+        self.show(labeled("written", f"{path}: {bytes_of(size)}, in {seconds(spent)}"))
+        self.report(clouds=[c.name for c in clouds], output=path, bytes=size, seconds=spent)
 
     def _serve(self, clouds: list[Shown], settings: Settings) -> None:
         from veckm.viewer import Page, serve
@@ -136,22 +133,22 @@ class View:
             page = Page(server, *clouds, settings=settings, color=self.color)
             page.start()
             url = address(server)
-            self._say(clouds)
-            print(*entry("page", f"{url} (Ctrl-C ends it)"), sep="\n", flush=True)
+            self._show_clouds(clouds)
+            self.show(labeled("page", f"{url} (Ctrl-C ends it)"))
+            self.report(clouds=[c.name for c in clouds], page=url)
             if not self.headless and _has_screen():
                 webbrowser.open(url)
             try:
                 while True:
                     time.sleep(3600)
             except KeyboardInterrupt:
-                print("\nended", flush=True)
+                self.show("", "ended")
             finally:
                 page.stop()
 
-    def _say(self, clouds: list[Shown]) -> None:
-        print(f"veckm {__version__} view", "", sep="\n")
-        for cloud in clouds:
-            print(*entry("cloud", f"{cloud.name}: {cloud.note}"), sep="\n", flush=True)
+    def _show_clouds(self, clouds: list[Shown]) -> None:
+        self.title("view")
+        self.show(*(labeled("cloud", f"{cloud.name}: {cloud.note}") for cloud in clouds))
 
 
 def _has_screen() -> bool:

@@ -1,0 +1,125 @@
+"""The base class of all verbs: common options, printing, JSON reports, and checks of files."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+from torch import Tensor
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+
+from veckm import __version__
+from veckm.cloud import PointCloud
+from veckm.io import FileError, read
+from veckm.io.whole import writing
+
+#: Types of options that several verbs have.
+Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+InputFile = Positional[Annotated[Path, arg(metavar="FILE")]]
+InputFileOrSample = Positional[
+    Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a sample scan)")]
+]
+OutputFile = Annotated[
+    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
+]
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options of every verb."""
+
+    quiet: Flag = False
+    """Print nothing but errors."""
+    json: Flag = False
+    """Print one JSON object instead of text."""
+    debug: Flag = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb(ABC):
+    """A verb of the command line: a frozen dataclass of options that can :meth:`run`."""
+
+    common: OmitArgPrefixes[Common] = Common()
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do the work. What it raises is printed as one line, and the exit code is 2."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether text for people, progress bars included, is left out."""
+        return self.common.quiet or self.common.json
+
+    def show(self, *lines: str) -> None:
+        """Print lines for people, unless the verb is silent."""
+        if lines and not self.silent:
+            print(*lines, sep="\n", flush=True)
+
+    def title(self, name: str) -> None:
+        """Print the version and the name of the verb, as the first line of its text."""
+        self.show(f"veckm {__version__} {name}", "")
+
+    def report(self, **values: object) -> None:
+        """With ``--json``, print the values as one JSON object, after the version."""
+        if self.common.json:
+            about = {"veckm": __version__, **values}
+            print(json.dumps(about, default=str), flush=True)
+
+
+def read_cloud(path: Path) -> PointCloud:
+    """Read a file, and check that it has points and that all of them are finite."""
+    cloud = read(path)
+    if not len(cloud):
+        raise FileError(path, "has no points")
+    bad = np.flatnonzero(~np.isfinite(cloud.pos).all(1))
+    if len(bad):
+        raise FileError(
+            path,
+            f"{len(bad):,} of {len(cloud):,} points have NaN or infinite coordinates, "
+            f"the first in row {bad[0]}; drop them first, a[np.isfinite(a).all(1)]",
+        )
+    return cloud
+
+
+def coordinates(cloud: PointCloud) -> Tensor:  # (N, 3) float32 or float64
+    """The coordinates of the file, in its own dtype where that loses nothing."""
+    xyz = cloud.pos if not cloud.origin.any() else cloud.xyz
+    return torch.from_numpy(np.ascontiguousarray(xyz))
+
+
+def check_output(path: Path, source: Path | None, what: str, suffixes: tuple[str, ...]) -> None:
+    """Raise now what would otherwise fail after the work is done.
+
+    Args:
+        path: the file to write.
+        source: the file that is read, which is never overwritten.
+        what: the contents, for the message.
+        suffixes: the file names that are allowed.
+    """
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(
+            f"{path}: {what} are written as {' or '.join(suffixes)}; choose a name that ends so"
+        )
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
+    if source is not None and path.exists() and path.samefile(source):
+        raise ValueError(f"{path}: is the cloud itself; choose another name for its {what}")
+    try:
+        tempfile.TemporaryFile(dir=path.resolve().parent).close()
+    except OSError as error:
+        raise OSError(f"{path}: cannot write in {path.parent}: {error.strerror}") from error
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write a .npy file atomically."""
+    with writing(path) as file:
+        np.save(file, array, allow_pickle=False)
