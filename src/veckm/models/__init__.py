@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import warnings
-from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
-from veckm.models.base import PointModel, Task
-from veckm.models.dgcnn import DGCNNClassifier, DGCNNParts, DGCNNScenes
-from veckm.models.encoding import PAPER, Encoding, EncodingSettings, settings_for
-from veckm.models.kpconv import KPConvClassifier, KPConvScenes
-from veckm.models.layers import seeded
+from torch import nn
+
+from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
+from veckm.models.config import EncodingConfig, ModelConfig, PartsConfig, Task
+from veckm.models.dgcnn import DGCNNClassifier, DGCNNParts, DGCNNScenes, EdgeConv
+from veckm.models.encoding import Encoding
+from veckm.models.fused import mlp_maxpool
+from veckm.models.kpconv import KernelConv, KPConvClassifier, KPConvScenes
+from veckm.models.layers import LinearBN, mlp, seeded
 from veckm.models.pct import PCTClassifier, PCTParts
 from veckm.models.point_transformer import PointTransformerClassifier, PointTransformerScenes
 from veckm.models.pointmlp import PointMLPClassifier, PointMLPParts
@@ -20,159 +21,157 @@ from veckm.models.pointnet import PointNetClassifier, PointNetParts, PointNetSce
 from veckm.models.pointnet2 import PointNet2Classifier, PointNet2Parts, PointNet2Scenes
 
 __all__ = [
-    "MODELS",
-    "PAPER",
+    "NETWORKS",
+    "Classifier",
+    "EdgeConv",
     "Encoding",
-    "EncodingSettings",
+    "EncodingConfig",
+    "KernelConv",
+    "LinearBN",
+    "ModelConfig",
+    "Output",
+    "PartSegmenter",
+    "PartsConfig",
     "PointModel",
+    "SemanticSegmenter",
     "Task",
     "create_model",
+    "default_encoding",
+    "describe",
     "list_models",
+    "mlp",
+    "mlp_maxpool",
     "parameter_count",
+    "rebuild",
 ]
 
-#: The networks by name and task.
-MODELS: dict[str, dict[Task, Callable[..., PointModel]]] = {
-    "pointnet": {
-        "classification": PointNetClassifier,
-        "part-segmentation": PointNetParts,
-        "semantic-segmentation": PointNetScenes,
-    },
-    "pointnet2": {
-        "classification": PointNet2Classifier,
-        "part-segmentation": PointNet2Parts,
-        "semantic-segmentation": PointNet2Scenes,
-    },
-    "pct": {"classification": PCTClassifier, "part-segmentation": PCTParts},
-    "point_transformer": {
-        "classification": PointTransformerClassifier,
-        "semantic-segmentation": PointTransformerScenes,
-    },
-    "pointmlp": {"classification": PointMLPClassifier, "part-segmentation": PointMLPParts},
-    "dgcnn": {
-        "classification": DGCNNClassifier,
-        "part-segmentation": DGCNNParts,
-        "semantic-segmentation": DGCNNScenes,
-    },
-    "kpconv": {"classification": KPConvClassifier, "semantic-segmentation": KPConvScenes},
-}
+#: All networks; a new one is a file with a config and a class, and a line here.
+NETWORKS: tuple[type[PointModel], ...] = (
+    PointNetClassifier,
+    PointNetParts,
+    PointNetScenes,
+    PointNet2Classifier,
+    PointNet2Parts,
+    PointNet2Scenes,
+    PCTClassifier,
+    PCTParts,
+    PointTransformerClassifier,
+    PointTransformerScenes,
+    PointMLPClassifier,
+    PointMLPParts,
+    DGCNNClassifier,
+    DGCNNParts,
+    DGCNNScenes,
+    KPConvClassifier,
+    KPConvScenes,
+)
 
 
 def create_model(
     name: str,
     *,
-    veckm: bool = False,
     task: Task = "classification",
+    veckm: bool = False,
+    encoding: EncodingConfig | None = None,
     num_classes: int,
     in_channels: int = 0,
-    num_categories: int = 16,
     seed: int = 0,
     validate: bool = True,
     **options: Any,
 ) -> PointModel:
-    """A network by its name, with weights that depend on ``seed`` alone.
+    """A network by its name, with initial weights that depend on ``seed`` alone.
 
     Args:
         name: one of :func:`list_models`.
-        veckm: the counterpart with VecKM, built as the VecKM paper says.
         task: ``"classification"``, ``"part-segmentation"`` or ``"semantic-segmentation"``.
-        num_classes: logits of a cloud, or of a point.
-        in_channels: channels of ``features`` beside the coordinates.
-        num_categories: of objects; only part segmentation looks at it.
+        veckm: the counterpart with VecKM, built as in the VecKM paper.
+        encoding: VecKM's part of the network, with ``veckm=True``; :func:`default_encoding` of the
+            network and the task if None.
+        num_classes: logits per cloud, or per point.
+        in_channels: channels of ``x`` beside the coordinates.
         seed: of the weights and of VecKM's frequencies; the global generator is kept.
         validate: False skips the checks of values (finite, in range) in every call, for training
-            on data that is known to be good; shapes are checked always. ``model.validate`` changes
+            on data that is known to be good; shapes are always checked. ``model.validate`` changes
             it later.
-        options: settings of the network, such as ``dropout``, and with ``veckm`` those of
-            :class:`veckm.models.EncodingSettings`, such as ``alpha`` and ``beta``.
+        options: further fields of the network's config, such as ``dropout``, or ``num_categories``
+            for part segmentation.
 
     Returns:
-        the network; its ``settings`` say what it was made from, as arguments of this function.
+        the network; ``model.config`` is what it was built from.
 
     Example:
         >>> model = create_model("pointnet", veckm=True, num_classes=40).eval()
-        >>> model(torch.rand(2, 1024, 3)).shape
+        >>> model(torch.rand(2, 1024, 3)).logits.shape
         torch.Size([2, 40])
     """
     kind = _find(name, task)
-    given, options = options, _renamed(options)
-    known = {field.name for field in fields(EncodingSettings)}
-    for_encoding = {key: value for key, value in options.items() if key in known}
-    if for_encoding and not veckm:
-        raise ValueError(
-            f"{', '.join(for_encoding)} belong to the VecKM encoding; pass veckm=True with them"
+    if encoding is not None and not veckm:
+        raise ValueError("encoding is given, but veckm=False: pass veckm=True with it")
+    if veckm and encoding is None:
+        encoding = kind.default_encoding
+    own = {field.name for field in fields(kind.config_type)}
+    known = own - {field.name for field in fields(ModelConfig)}
+    if unknown := [key for key in options if key not in known]:
+        raise TypeError(
+            f"{name} for {task} has no option {', '.join(unknown)}; it has "
+            f"{', '.join(sorted(known)) or 'none'}. Options of VecKM go into encoding="
         )
-    encoding = settings_for(name, task, **for_encoding) if veckm else None
-    own = {key: value for key, value in options.items() if key not in known}
-    categories = num_categories if task == "part-segmentation" else 0
-    if task == "part-segmentation" and num_categories < 1:
-        raise ValueError(f"part segmentation needs num_categories >= 1, got {num_categories}")
-    _check_options(kind, own, f"{name} for {task}")
-    model = seeded(lambda: kind(num_classes, in_channels, categories, encoding, **own), seed)
-    model.settings = {
-        "name": name,
-        "veckm": veckm,
-        "task": task,
-        "num_classes": num_classes,
-        "in_channels": in_channels,
-        "num_categories": num_categories,
-        "seed": seed,
-        **given,
-    }
+    model = _build(kind, kind.config_type(num_classes, in_channels, encoding, seed, **options))
     model.validate = validate
     return model
 
 
+def default_encoding(name: str, task: Task = "classification", **changes: Any) -> EncodingConfig:
+    """The encoding that a network has for a task unless told otherwise, with some of it changed.
+
+    Example:
+        >>> default_encoding("pointnet", alpha=20.0).channels
+        1024
+    """
+    return replace(_find(name, task).default_encoding, **changes)
+
+
 def list_models(task: Task | None = None) -> list[str]:
-    """The names that :func:`create_model` takes, all of them or those of a task."""
-    if task is None:
-        return list(MODELS)
-    _check_task(task)
-    return [name for name, tasks in MODELS.items() if task in tasks]
+    """The names that :func:`create_model` accepts, all of them or those of a task."""
+    if task is not None:
+        _check_task(task)
+    return list(dict.fromkeys(kind.name for kind in NETWORKS if task in (None, kind.task)))
 
 
-def parameter_count(model: PointModel) -> int:
-    """Real numbers that are learned; a complex one is two."""
+def parameter_count(model: nn.Module) -> int:
+    """The number of learned real numbers."""
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in model.parameters())
 
 
-def _find(name: str, task: Task) -> Callable[..., PointModel]:
-    if name not in MODELS:
-        raise ValueError(f"no model is called {name!r}; there are {', '.join(MODELS)}")
+def describe(model: PointModel) -> dict[str, Any]:
+    """Name, task and config of a network, for JSON; :func:`rebuild` reads it."""
+    return {"name": model.name, "task": model.task, **model.config.to_dict()}
+
+
+def rebuild(description: dict[str, Any]) -> PointModel:
+    """The network, with its initial weights, that :func:`describe` was called on."""
+    values = dict(description)
+    kind = _find(values.pop("name"), values.pop("task"))
+    return _build(kind, kind.config_type.from_dict(values))
+
+
+def _build(kind: type[PointModel], config: ModelConfig) -> PointModel:
+    return seeded(lambda: kind(config), config.seed)
+
+
+def _find(name: str, task: Task) -> type[PointModel]:
+    if name not in list_models():
+        raise ValueError(f"no model is called {name!r}; there are {', '.join(list_models())}")
     _check_task(task)
-    if task not in MODELS[name]:
+    tasks = {kind.task: kind for kind in NETWORKS if kind.name == name}
+    if task not in tasks:
         raise ValueError(
-            f"{name} has no {task}; it has {', '.join(MODELS[name])}, and {task} is done by "
+            f"{name} has no {task}; it has {', '.join(tasks)}, and {task} is done by "
             f"{', '.join(list_models(task))}"
         )
-    return MODELS[name][task]
-
-
-def _renamed(options: dict[str, Any]) -> dict[str, Any]:
-    """The options under their present names: settings in older checkpoints have norm=True."""
-    if not isinstance(options.get("norm"), bool):
-        return options
-    warnings.warn(
-        "norm=True or False is now batch_norm; norm is the normalization of the encoding",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    rest = {key: value for key, value in options.items() if key != "norm"}
-    return {"batch_norm": options["norm"], **rest}
+    return tasks[task]
 
 
 def _check_task(task: str) -> None:
     if task not in get_args(Task):
         raise ValueError(f"no task is called {task!r}; there are {', '.join(get_args(Task))}")
-
-
-def _check_options(kind: Callable[..., PointModel], options: dict[str, Any], what: str) -> None:
-    taken = [
-        p.name for p in inspect.signature(kind).parameters.values() if p.kind is p.KEYWORD_ONLY
-    ]
-    unknown = [key for key in options if key not in taken]
-    if unknown:
-        raise TypeError(
-            f"{what} has no option {', '.join(unknown)}; it has {', '.join(taken) or 'none'}, "
-            f"and with veckm=True {', '.join(f.name for f in fields(EncodingSettings))}"
-        )

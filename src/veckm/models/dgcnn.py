@@ -3,240 +3,201 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
-from veckm.models.base import PointModel
-from veckm.models.encoding import EncodingSettings, front
-from veckm.models.layers import Dense, Norm, activate, beside, head, perceptron
+from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
+from veckm.models.clouds import Clouds
+from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.fused import edge_maxpool, mlp_maxpool, mlp_with_global
+from veckm.models.layers import LinearBN, MatrixHead, Norm, activate, head, mlp
+from veckm.models.ops import gather
 
 _SLOPE = 0.2
 
 
-class EdgeConv(nn.Module):
-    r"""The maximum over the edges of what a perceptron makes of each.
+@dataclass(frozen=True)
+class DGCNNConfig(ModelConfig):
+    """What DGCNN is built from, for objects and for scenes.
 
-    .. math:: f_i' = \max_{j \in N_K(f_i)} \mathrm{MLP}(f_j - f_i, f_i)
+    Attributes:
+        k: neighbors in each graph, the point itself included.
+        dropout: after the first two layers of the head.
+    """
+
+    k: int = 20
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
+class DGCNNPartsConfig(PartsConfig):
+    """What DGCNN is built from, for parts.
+
+    Attributes:
+        k: neighbors in each graph, the point itself included.
+        dropout: after the first two layers of the head.
+    """
+
+    k: int = 40
+    dropout: float = 0.5
+
+
+class EdgeConv(nn.Module):
+    r"""The maximum over the edges of every point.
+
+    .. math:: f_i' = \max_{j \in N_K(i)} \mathrm{MLP}(f_j - f_i, f_i)
 
     The first layer is linear in both arguments, so it is applied to points and not to edges:
     :math:`\Theta (f_j - f_i) + \Phi f_i = \Theta f_j + (\Phi - \Theta) f_i`, K times less work.
+    A single layer needs no edges at all: :func:`veckm.models.fused.edge_maxpool`.
 
     Args:
-        channels: of what comes in.
-        sizes: of the perceptron's layers.
-        k: K, the point itself among them; a smaller cloud is taken whole.
+        channels: of the input.
+        sizes: of the layers.
 
     Shapes:
-        - x: (B, N, C); near: (B, N, K), or None to look among the features
-        - output: (B, N, sizes[-1])
+        - x: (N, C), near: (N, K) rows of x
+        - output: (N, sizes[-1])
     """
 
-    def __init__(self, channels: int, sizes: Sequence[int], k: int) -> None:
+    def __init__(self, channels: int, sizes: Sequence[int]) -> None:
         super().__init__()
-        self.k = k
         self.linear = nn.Linear(2 * channels, sizes[0], bias=False)  # (Theta, Phi)
         self.norm = Norm(sizes[0])
-        self.layers = perceptron(sizes, _SLOPE)
+        self.layers = mlp(sizes, _SLOPE)
 
-    def forward(self, x: Tensor, near: Tensor | None = None) -> Tensor:
-        """One layer of the graph."""
-        if near is None:
-            seen = x.to(torch.promote_types(x.dtype, torch.float32))  # autocast's are too coarse
-            near = ops.knn(seen, seen, min(self.k, x.shape[1]), validate=False)
+    def forward(self, x: Tensor, near: Tensor) -> Tensor:
+        """One convolution."""
+        if not len(self.layers):
+            return edge_maxpool(self.linear.weight, self.norm, _SLOPE, x, near)
         theta, phi = self.linear.weight.chunk(2, dim=1)
-        edge = ops.gather(x @ theta.t(), near) + (x @ (phi - theta).t())[:, :, None]
-        out: Tensor = self.layers(activate(self.norm(edge), _SLOPE))
-        return out.amax(2)
+        edge = gather(x @ theta.t(), near) + (x @ (phi - theta).t())[:, None]
+        return mlp_maxpool(self.layers, activate(self.norm(edge), _SLOPE))
 
 
-class DGCNNClassifier(PointModel):
-    """One answer for each cloud: four edge convolutions, 1024 channels, maximum and mean.
+def convolve(edges: nn.ModuleList, clouds: Clouds, x: Tensor, near: Tensor, k: int) -> Tensor:
+    """The outputs of all edge convolutions, joined; the first graph is given, the others follow.
+
+    The graphs among features compare all pairs of points, a chunk at a time: memory is linear in
+    N, time is not.
+    """
+    outputs = []
+    for i, layer in enumerate(edges):
+        x = layer(x, clouds.knn(k, among=x) if i else near)
+        outputs.append(x)
+    return torch.cat(outputs, dim=-1)
+
+
+class DGCNNClassifier(Classifier):
+    """Four edge convolutions, 1024 channels, maximum and mean.
 
     `DGCNN <https://arxiv.org/abs/1801.07829>`_ (Wang et al., TOG 2019), 20 neighbors. With
-    ``encoding`` the first graph is that of the coordinates still; its nodes carry the encodings.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
+    ``encoding`` the first graph is still that of the coordinates; its nodes carry the encodings.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        k: int = 20,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.k = k
-        self.encoding, wide = front(encoding, in_channels)
-        sizes = ((wide, 64), (64, 64), (64, 128), (128, 256))
-        self.edges = nn.ModuleList(EdgeConv(c, (out,), k) for c, out in sizes)
-        self.fuse = Dense(64 + 64 + 128 + 256, 1024, _SLOPE)
-        self.answer = head((2 * 1024, 512, 256), num_classes, dropout, _SLOPE)
+    name = "dgcnn"
+    config_type = DGCNNConfig
+    config: DGCNNConfig
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
-        """All four layers side by side."""
-        x = torch.cat((pos if self.encoding is None else self.encoding(pos), features), dim=-1)
-        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]), validate=False)
-        seen = []
-        for layer in self.edges:
-            x, near = layer(x, near), None
-            seen.append(x)
-        x = self.fuse(torch.cat(seen, dim=-1))
-        out: Tensor = self.answer(torch.cat((x.amax(1), x.mean(1)), dim=-1))
-        return out
+    def __init__(self, config: DGCNNConfig) -> None:
+        super().__init__(config)
+        sizes = ((self.local_channels, 64), (64, 64), (64, 128), (128, 256))
+        self.edges = nn.ModuleList(EdgeConv(c, (out,)) for c, out in sizes)
+        self.fuse = LinearBN(64 + 64 + 128 + 256, 1024, _SLOPE)
+        self.head = head((2 * 1024, 512, 256), config.num_classes, config.dropout, _SLOPE)
+
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
+        """All four convolutions side by side."""
+        k = self.config.k
+        x = self.fuse(convolve(self.edges, clouds, self.local(clouds, x), clouds.knn(k), k))
+        return Output(self.head(torch.cat((clouds.max(x), clouds.mean(x)), dim=-1)))
 
 
 class SpatialTransform(nn.Module):
-    """A 3 x 3 matrix for each cloud, from the edges of its first graph; starts at the identity.
+    """A 3 x 3 matrix for each cloud, from the edges of its first graph; starts at the identity."""
 
-    Shapes:
-        - pos: (B, N, 3), near: (B, N, K)
-        - output: (B, 3, 3)
-    """
-
-    def __init__(self, k: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.edges = EdgeConv(3, (64, 128), k)
-        self.points = Dense(128, 1024, _SLOPE)
-        self.cloud = perceptron((1024, 512, 256), _SLOPE)
-        self.matrix = nn.Linear(256, 9)
-        nn.init.zeros_(self.matrix.weight)
-        with torch.no_grad():
-            self.matrix.bias.copy_(torch.eye(3).flatten())
+        self.edges = EdgeConv(3, (64, 128))
+        self.points = LinearBN(128, 1024, _SLOPE)
+        self.cloud = mlp((1024, 512, 256), _SLOPE)
+        self.matrix = MatrixHead(256, 3)
 
-    def forward(self, pos: Tensor, near: Tensor) -> Tensor:
+    def forward(self, clouds: Clouds, near: Tensor) -> Tensor:  # (B, 3, 3)
         """The matrix of each cloud."""
-        x = self.points(self.edges(pos, near)).amax(1)
-        out: Tensor = self.matrix(self.cloud(x)).view(-1, 3, 3)
+        x = mlp_maxpool(self.points, self.edges(clouds.pos, near), clouds)
+        out: Tensor = self.matrix(self.cloud(x))
         return out
 
 
 class DGCNNSegmenter(PointModel):
     """What the two segmentation networks share: three edge convolutions, 1024 channels, a head.
 
-    Args:
-        num_classes: logits of a point.
-        in_channels: channels of ``features``.
-        num_categories: of objects, for part segmentation; 0 for scenes.
-        encoding: sizes of VecKM in front; none for plain DGCNN.
-        k: neighbors.
-        transform: turn the coordinates by :class:`SpatialTransform` first; not with ``encoding``.
-        sizes: of the head's layers.
-        dropout: after those of its layers that ``dropped`` counts.
-        dropped: layers of the head with dropout, the first ones.
+    The head sees the 3 x 64 channels of a point and the 1024 of its cloud. The paper runs it on
+    blocks of 4,096 points of a scene.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int,
-        num_categories: int,
-        encoding: EncodingSettings | None,
-        *,
-        k: int,
-        transform: bool,
-        sizes: Sequence[int],
-        dropout: float,
-        dropped: int,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.k = k
-        self.encoding, wide = front(encoding, in_channels)
-        self.transform = SpatialTransform(k) if transform and encoding is None else None
+    name = "dgcnn"
+    config: DGCNNConfig | DGCNNPartsConfig
+
+    def __init__(self, config: DGCNNConfig | DGCNNPartsConfig) -> None:
+        super().__init__(config)
+        self.transform = self._transform()
+        wide = self.local_channels
         self.edges = nn.ModuleList(
-            (EdgeConv(wide, (64, 64), k), EdgeConv(64, (64, 64), k), EdgeConv(64, (64,), k))
+            (EdgeConv(wide, (64, 64)), EdgeConv(64, (64, 64)), EdgeConv(64, (64,)))
         )
-        self.fuse = Dense(3 * 64, 1024, _SLOPE)
-        self.category = Dense(num_categories, 64, _SLOPE) if num_categories else None
-        seen = 1024 + 3 * 64 + (64 if num_categories else 0)
-        self.first = perceptron((seen, *sizes[:dropped]), _SLOPE, dropout)
-        self.answer = head(sizes[dropped - 1 :], num_classes, 0.0, _SLOPE)
+        self.fuse = LinearBN(3 * 64, 1024, _SLOPE)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
-        """Each point's features beside the cloud's and, for objects, the category's."""
-        near: Tensor | None = ops.knn(pos, pos, min(self.k, pos.shape[1]), validate=False)
-        place = pos if self.transform is None else pos @ self.transform(pos, near)
-        x = torch.cat((place if self.encoding is None else self.encoding(pos), features), dim=-1)
-        seen = []
-        for layer in self.edges:
-            x, near = layer(x, near), None
-            seen.append(x)
-        cloud = [self.fuse(torch.cat(seen, dim=-1)).amax(1)]
-        if self.category is not None:
-            cloud.append(self.category(category))
-        x = beside(self.first, torch.cat(seen, dim=-1), torch.cat(cloud, dim=-1))
-        out: Tensor = self.answer(x)
-        return out
+    def _transform(self) -> SpatialTransform | None:
+        return None
+
+    def features(self, clouds: Clouds, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features of every point (N, 192) and of every cloud (B, 1024)."""
+        near = clouds.knn(self.config.k)
+        x = self.local(clouds, x)
+        if self.transform is not None:
+            pos = clouds.transform(clouds.pos, self.transform(clouds, near))
+            x = torch.cat((pos, x[:, 3:]), dim=-1)
+        x = convolve(self.edges, clouds, x, near, self.config.k)
+        return x, mlp_maxpool(self.fuse, x, clouds)
 
 
-class DGCNNParts(DGCNNSegmenter):
-    """One answer for each point of an object of a known category; 40 neighbors.
+class DGCNNParts(DGCNNSegmenter, PartSegmenter):
+    """For objects of a known category; 40 neighbors, and coordinates that are transformed first."""
 
-    Shapes:
-        - pos: (B, N, 3)
-        - category: (B,) int64
-        - output: (B, N, num_classes)
-    """
+    config_type = DGCNNPartsConfig
+    config: DGCNNPartsConfig
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        k: int = 40,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            in_channels,
-            num_categories,
-            encoding,
-            k=k,
-            transform=True,
-            sizes=(256, 256, 128),
-            dropout=dropout,
-            dropped=2,
-        )
+    def __init__(self, config: DGCNNPartsConfig) -> None:
+        super().__init__(config)
+        self.category = LinearBN(config.num_categories, 64, _SLOPE)
+        self.first = mlp((1024 + 3 * 64 + 64, 256, 256), _SLOPE, config.dropout)
+        self.head = head((256, 128), config.num_classes, 0.0, _SLOPE)
+
+    def _transform(self) -> SpatialTransform | None:
+        return SpatialTransform() if self.config.encoding is None else None
+
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
+        """Each point's features with the cloud's and the category's."""
+        x, of_cloud = self.features(clouds, x)
+        of_cloud = torch.cat((of_cloud, self.category(category)), dim=-1)
+        return Output(self.head(mlp_with_global(self.first, x, clouds, of_cloud)))
 
 
-class DGCNNScenes(DGCNNSegmenter):
-    """One answer for each point of a scene; 20 neighbors.
+class DGCNNScenes(DGCNNSegmenter, SemanticSegmenter):
+    """For scenes; 20 neighbors."""
 
-    The graphs among features compare all pairs of points, a chunk at a time: memory is linear in
-    N, time is not. The paper runs it on blocks of 4,096 points.
+    config_type = DGCNNConfig
 
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, N, num_classes)
-    """
+    def __init__(self, config: DGCNNConfig) -> None:
+        super().__init__(config)
+        self.first = mlp((1024 + 3 * 64, 512, 256), _SLOPE, config.dropout)
+        self.head = head((256,), config.num_classes, 0.0, _SLOPE)
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        k: int = 20,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            in_channels,
-            num_categories,
-            encoding,
-            k=k,
-            transform=False,
-            sizes=(512, 256),
-            dropout=dropout,
-            dropped=2,
-        )
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
+        """Each point's features with the cloud's."""
+        x, of_cloud = self.features(clouds, x)
+        return Output(self.head(mlp_with_global(self.first, x, clouds, of_cloud)))

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from veckm.models import ops
-from veckm.models.base import PointModel
-from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, Norm, activate
+from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
+from veckm.models.clouds import Clouds
+from veckm.models.config import ModelConfig
+from veckm.models.layers import LinearBN, Norm, activate
 
 _SLOPE = 0.1
 _KERNEL = 15  # kernel points
 _LEVELS = 5
-#: Numbers (row, neighbor or kernel point, channel) held at a time when nothing is learned.
+#: Numbers (row, neighbor or kernel point, channel) held at a time without gradients.
 _HELD = 1 << 25
 
 
 @dataclass(frozen=True)
+class KPConvConfig(ModelConfig):
+    """What KPConv is built from, for scenes.
+
+    Attributes:
+        size: side of the cells of the first level, in the units of ``pos``.
+        neighbors: of one convolution, at the most.
+    """
+
+    size: float = 0.04
+    neighbors: int = 32
+
+
+@dataclass(frozen=True)
+class KPConvClassifierConfig(KPConvConfig):
+    """What KPConv is built from, for objects.
+
+    The paper's cells of 0.02 are for the 6,800 points that they leave of a shape in the unit ball;
+    the default of 0.05 keeps the same number of points to a cell for shapes of 1,024 points.
+
+    Attributes:
+        dropout: before the last layer.
+    """
+
+    size: float = 0.05
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
 class Graph:
-    """Who sees whom between two sets of points, and how much of it each kernel point feels."""
+    """The neighbors of a convolution, and how much of each every kernel point receives."""
 
     near: Tensor  # (M, K) int64
     weight: Tensor  # (M, K, P)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Level:
-    """One set of points, of all clouds of the batch."""
+    """The points of all clouds of the batch at one cell size."""
 
-    pos: Tensor  # (N, 3)
-    batch: Tensor  # (N,)
+    clouds: Clouds
     of_finer: Tensor  # (points of the finer level,) the row here that each of them went into
     within: Graph  # from this level to itself
     strided: Graph | None  # from the finer level to this one
@@ -48,15 +76,30 @@ def kernel_points(count: int = _KERNEL) -> Tensor:  # (P, 3)
     """
     i = torch.arange(count - 1, dtype=torch.float64)
     z = 1 - (2 * i + 1) / (count - 1)
-    turn = i * math.pi * (3 - math.sqrt(5))
+    angle = i * math.pi * (3 - math.sqrt(5))
     flat = (1 - z.square()).sqrt()
-    x = torch.stack((flat * turn.cos(), flat * turn.sin(), z), dim=1)
+    x = torch.stack((flat * angle.cos(), flat * angle.sin(), z), dim=1)
     for _ in range(200):
         away = x[:, None] - x
         apart = away.square().sum(-1, keepdim=True)
         push = torch.where(apart > 0, away / apart.clamp_min(1e-12).pow(1.5), 0.0)
         x = nn.functional.normalize(x + 0.02 * push.sum(1), dim=1)
     return torch.cat((x.new_zeros(1, 3), x)).float()
+
+
+def kernel_weights(
+    offset: Tensor,  # (M, K, 3), x_j - x_i
+    kernel: Tensor,  # (P, 3)
+    sigma: float,
+) -> Tensor:  # (M, K, P)
+    r"""The influence of kernel points on neighbors, :math:`\max(0, 1 - |z_j - c_p| / \sigma)`."""
+    apart = (offset[:, :, None] - kernel).square().sum(-1).sqrt()
+    return (1 - apart / sigma).clamp_min(0)
+
+
+def kernel_sums(weight: Tensor, x: Tensor) -> Tensor:  # (M, K, P), (M, K, C) -> (M, P C)
+    """The weighted sums of the neighbors' features at every kernel point, side by side."""
+    return (weight.mT @ x).flatten(1)
 
 
 class KernelConv(nn.Module):
@@ -68,27 +111,29 @@ class KernelConv(nn.Module):
     Equation 1 to 3 of the KPConv paper. All layers have the same kernel points, so the weights
     are those of the :class:`Graph` and are computed once for each level.
 
+    Args:
+        channels: C_in.
+        out: C_out.
+        kernel: P, number of kernel points.
+
     Shapes:
         - x: (N, C_in)
         - output: (M, C_out)
     """
 
-    def __init__(self, channels: int, out: int) -> None:
+    def __init__(self, channels: int, out: int, kernel: int = _KERNEL) -> None:
         super().__init__()
-        self.linear = nn.Linear(_KERNEL * channels, out, bias=False)  # all W_p side by side
+        self.kernel = kernel
+        self.linear = nn.Linear(kernel * channels, out, bias=False)  # all W_p side by side
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """The sums at the kernel points, then their weights."""
-        if torch.is_grad_enabled():
-            return self._rows(x, graph.near, graph.weight)
-        held = x.shape[1] * max(graph.near.shape[1], _KERNEL)
-        rows = max(1, _HELD // held)
+        held = x.shape[1] * max(graph.near.shape[1], self.kernel)
+        rows = len(graph.near) if torch.is_grad_enabled() else max(1, _HELD // held)
         cut = zip(graph.near.split(rows), graph.weight.split(rows), strict=True)
-        return torch.cat([self._rows(x, near, weight) for near, weight in cut])
-
-    def _rows(self, x: Tensor, near: Tensor, weight: Tensor) -> Tensor:
-        out: Tensor = self.linear((weight.mT @ ops.gather(x, near)).flatten(1))
-        return out
+        return torch.cat(
+            [self.linear(kernel_sums(weight, ops.gather(x, near))) for near, weight in cut]
+        )
 
 
 class Bottleneck(nn.Module):
@@ -101,25 +146,24 @@ class Bottleneck(nn.Module):
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.before = Dense(channels, out // 4, _SLOPE)
+        self.before = LinearBN(channels, out // 4, _SLOPE)
         self.conv = KernelConv(out // 4, out // 4)
         self.norm = Norm(out // 4)
-        self.after = Dense(out // 4, out, slope=1)
-        self.shortcut = Dense(channels, out, slope=1) if channels != out else None
+        self.after = LinearBN(out // 4, out, slope=1)
+        self.shortcut = LinearBN(channels, out, slope=1) if channels != out else None
 
     def forward(self, x: Tensor, graph: Graph, strided: bool = False) -> Tensor:
         """On the same points, or from a finer level to a coarser one."""
         y = activate(self.norm(self.conv(self.before(x), graph)), _SLOPE)
         if strided:
-            x = _highest(x, graph.near)
+            x = _neighbor_max(x, graph.near)
         own = x if self.shortcut is None else self.shortcut(x)
         return activate(self.after(y) + own, _SLOPE)
 
 
-def _highest(x: Tensor, near: Tensor) -> Tensor:  # (N, C), (M, K) -> (M, C)
-    """The maximum over the neighbors."""
+def _neighbor_max(x: Tensor, near: Tensor) -> Tensor:  # (N, C), (M, K) -> (M, C)
     rows = len(near) if torch.is_grad_enabled() else max(1, _HELD // (x.shape[1] * near.shape[1]))
-    return torch.cat([ops.gather(x, part).amax(1) for part in near.split(max(1, rows))])
+    return torch.cat([ops.gather(x, part).amax(1) for part in near.split(rows)])
 
 
 class KPConv(PointModel):
@@ -127,34 +171,18 @@ class KPConv(PointModel):
 
     `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019), rigid, with its
     numbers: 15 kernel points at 1.5 sigma, sigma the side of a cell, radius 2.5 sigma, two blocks
-    a level, of which the first is strided. The points come in with the feature 1, then their
-    features and, with ``encoding``, those of VecKM.
-
-    Args:
-        num_classes: logits.
-        in_channels: channels of ``features``.
-        num_categories: of objects; 0 here.
-        encoding: sizes of VecKM in front; none for plain KPConv.
-        size: side of the cells of the first level, in the units of ``pos``.
-        neighbors: at the most, for one convolution.
+    per level, of which the first is strided. The points come in with the feature 1, then x and,
+    with ``encoding``, the features of VecKM.
     """
 
+    name = "kpconv"
+    config: KPConvConfig
     kernel: Tensor  # (P, 3)
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        size: float,
-        neighbors: int = 32,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.size, self.neighbors = size, neighbors
-        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
-        wide = 1 + in_channels + (0 if encoding is None else encoding.channels)
+    def __init__(self, config: KPConvConfig) -> None:
+        super().__init__(config)
+        wide = 1 + config.in_channels
+        wide += 0 if config.encoding is None else config.encoding.channels
         self.register_buffer("kernel", kernel_points(), persistent=False)
         self.first = KernelConv(wide, 64)
         self.norm = Norm(64)
@@ -162,54 +190,44 @@ class KPConv(PointModel):
         self.strided = nn.ModuleList(Bottleneck(c, c) for c in widths[:-1])
         self.blocks = nn.ModuleList(Bottleneck(c, out) for c, out in pairwise([64, *widths]))
 
-    def descend(self, pos: Tensor, features: Tensor) -> tuple[list[Level], list[Tensor]]:
+    def descend(self, clouds: Clouds, x: Tensor) -> tuple[list[Level], list[Tensor]]:
         """The five levels and the features (N, C) of their points, the finest first."""
-        carried = [torch.ones_like(pos[..., :1]), features]
+        carried = [torch.ones_like(clouds.pos[:, :1]), x]
         if self.encoding is not None:
-            carried.append(self.encoding(pos))
-        levels = self._levels(pos)
+            carried.append(self.encoding.of(clouds))
+        levels = self._levels(clouds)
         first = levels[0]
-        x = _mean(torch.cat(carried, dim=-1).flatten(0, 1), first.of_finer, len(first.pos))
+        x = _mean(torch.cat(carried, dim=-1), first.of_finer, len(first.clouds.pos))
         x = activate(self.norm(self.first(x, first.within)), _SLOPE)
-        x = self.blocks[0](x, first.within)
-        found = [x]
-        for i, level in enumerate(levels[1:]):
-            x = self.strided[i](x, level.strided, strided=True)
-            x = self.blocks[i + 1](x, level.within)
-            found.append(x)
+        found = [self.blocks[0](x, first.within)]
+        for strided, block, level in zip(self.strided, self.blocks[1:], levels[1:], strict=True):
+            found.append(block(strided(found[-1], level.strided, strided=True), level.within))
         return levels, found
 
     @torch.no_grad()
-    def _levels(self, pos: Tensor) -> list[Level]:
+    def _levels(self, clouds: Clouds) -> list[Level]:
         """Grids, neighbors and kernel weights: nothing of it is learned."""
-        clouds, n, _ = pos.shape
-        flat, batch = pos.reshape(-1, 3), torch.arange(clouds, device=pos.device)
-        batch = batch.repeat_interleave(n)
         levels: list[Level] = []
         for i in range(_LEVELS):
-            size = self.size * 2**i
-            at, cloud, of_finer = ops.grid_points(flat, size, batch, validate=False)
-            within = self._graph(at, cloud, at, cloud, size)
-            strided = self._graph(flat, batch, at, cloud, size / 2) if i else None
-            levels.append(Level(at, cloud, of_finer, within, strided))
-            flat, batch = at, cloud
+            size = self.config.size * 2**i
+            at, batch, of_finer = ops.grid_points(clouds.pos, size, clouds.batch, validate=False)
+            coarse = Clouds(at, tuple(torch.bincount(batch).tolist()))
+            within = self._graph(coarse, coarse, size)
+            strided = self._graph(clouds, coarse, size / 2) if i else None
+            levels.append(Level(coarse, of_finer, within, strided))
+            clouds = coarse
         return levels
 
-    def _graph(
-        self, points: Tensor, batch: Tensor, queries: Tensor, query_batch: Tensor, sigma: float
-    ) -> Graph:
-        near = ops.ball_query(
-            points, queries, 2.5 * sigma, self.neighbors, batch, query_batch, validate=False
-        )
-        kernel = self.kernel.to(points) * (1.5 * sigma)
-        weight = points.new_empty(*near.shape, len(kernel))
+    def _graph(self, points: Clouds, queries: Clouds, sigma: float) -> Graph:
+        near = points.ball(2.5 * sigma, self.config.neighbors, queries)
+        kernel = self.kernel.to(points.pos) * (1.5 * sigma)
+        weight = points.pos.new_empty(*near.shape, len(kernel))
         rows = max(1, _HELD // (near.shape[1] * len(kernel)))
         for i in range(0, len(near), rows):
             part = near[i : i + rows]
-            offset = points[part] - queries[i : i + rows, None]
-            apart = (offset[:, :, None] - kernel).square().sum(-1).sqrt()
-            weight[i : i + rows] = (1 - apart / sigma).clamp_min(0)
-            # Places that were left over hold the nearest point again: it counts once.
+            offset = points.pos[part] - queries.pos[i : i + rows, None]
+            weight[i : i + rows] = kernel_weights(offset, kernel, sigma)
+            # A ball with too few points repeats its nearest one, which must count once.
             weight[i : i + rows, 1:] *= (part[:, 1:] != part[:, :1])[..., None]
         return Graph(near, weight)
 
@@ -220,75 +238,45 @@ def _mean(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (row
     return total / torch.bincount(into, minlength=rows)[:, None].to(x)
 
 
-class KPConvClassifier(KPConv):
-    """One answer for each cloud: the mean of the coarsest level, 1024 channels, the classes.
+class KPConvClassifier(KPConv, Classifier):
+    """The mean of the coarsest level, 1024 channels, the classes."""
 
-    The paper's cells of 0.02 are for the 6,800 points that they leave of a shape in the unit ball;
-    the default of 0.05 keeps the same number of points to a cell for shapes of 1,024 points.
+    config_type = KPConvClassifierConfig
+    default_encoding = replace(Classifier.default_encoding, position=0.0)  # sees coordinates
 
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        size: float = 0.05,
-        neighbors: int = 32,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(
-            num_classes, in_channels, num_categories, encoding, size=size, neighbors=neighbors
-        )
-        self.answer = nn.Sequential(
-            Dense(2048, 1024, _SLOPE), nn.Dropout(dropout), nn.Linear(1024, num_classes)
+    def __init__(self, config: KPConvClassifierConfig) -> None:
+        super().__init__(config)
+        self.head = nn.Sequential(
+            LinearBN(2048, 1024, _SLOPE),
+            nn.Dropout(config.dropout),
+            nn.Linear(1024, config.num_classes),
         )
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """From the mean of the coarsest level."""
-        levels, found = self.descend(pos, features)
-        out: Tensor = self.answer(_mean(found[-1], levels[-1].batch, len(pos)))
-        return out
+        levels, found = self.descend(clouds, x)
+        return Output(self.head(levels[-1].clouds.mean(found[-1])))
 
 
-class KPConvScenes(KPConv):
-    """One answer for each point of a scene: down five levels and up again by the nearest point.
+class KPConvScenes(KPConv, SemanticSegmenter):
+    """Down five levels and up again by the nearest point; ``pos`` is in meters."""
 
-    Shapes:
-        - pos: (B, N, 3) in meters
-        - output: (B, N, num_classes)
-    """
+    config_type = KPConvConfig
+    default_encoding = replace(SemanticSegmenter.default_encoding, position=0.0)
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        size: float = 0.04,
-        neighbors: int = 32,
-    ) -> None:
-        super().__init__(
-            num_classes, in_channels, num_categories, encoding, size=size, neighbors=neighbors
-        )
+    def __init__(self, config: KPConvConfig) -> None:
+        super().__init__(config)
         widths = [128 * 2**i for i in range(_LEVELS)]
         self.ups = nn.ModuleList(
-            Dense(coarse + fine, fine, _SLOPE) for fine, coarse in pairwise(widths)
+            LinearBN(coarse + fine, fine, _SLOPE) for fine, coarse in pairwise(widths)
         )
-        self.answer = nn.Sequential(Dense(128, 128, _SLOPE), nn.Linear(128, num_classes))
+        self.head = nn.Sequential(LinearBN(128, 128, _SLOPE), nn.Linear(128, config.num_classes))
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """The features of a cell are those of all points in it."""
-        levels, found = self.descend(pos, features)
+        levels, found = self.descend(clouds, x)
         x = found.pop()
         while found:
             up = self.ups[len(found) - 1]
             x = up(torch.cat((x[levels[len(found)].of_finer], found.pop()), dim=-1))
-        out: Tensor = self.answer(x)[levels[0].of_finer].view(*pos.shape[:2], -1)
-        return out
+        return Output(self.head(x)[levels[0].of_finer])

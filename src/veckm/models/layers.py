@@ -9,65 +9,55 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from veckm.models.ops.gather import gather
-
 M = TypeVar("M", bound=nn.Module)
 
 
-class Norm(nn.Module):
-    """Batch norm of the last dimension, whatever stands before it.
+class Norm(nn.BatchNorm1d):
+    """Batch norm of the last dimension, whatever stands before it: (..., C) to (..., C)."""
 
-    Shapes:
-        - input: (..., C)
-        - output: (..., C)
-    """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm1d(channels)
-
-    def forward(self, x: Tensor) -> Tensor:  # (..., C)
+    def forward(self, x: Tensor) -> Tensor:
         """Zero mean and unit variance for every channel, then its scale and shift."""
         rows = x.reshape(-1, x.shape[-1])
         if self.training and len(rows) < 2:
             raise ValueError(
-                "batch norm has one row to learn from: train with at least two clouds in a batch, "
-                "or call model.eval() first"
+                "batch norm got a single row to compute statistics of: train with at least two "
+                "clouds in a batch, or call model.eval() first"
             )
-        out: Tensor = self.norm(rows)
-        return out.view(x.shape)
+        return super().forward(rows).view(x.shape)
 
-    def affine(self) -> tuple[Tensor, Tensor]:  # (C,), (C,)
+    def scale_and_shift(self) -> tuple[Tensor, Tensor]:  # (C,), (C,)
         """Scale and shift of each channel, as they are in evaluation."""
-        mean, var = self.norm.running_mean, self.norm.running_var
+        mean, var = self.running_mean, self.running_var
         assert mean is not None
         assert var is not None
-        scale = self.norm.weight * (var + self.norm.eps).rsqrt()
-        return scale, self.norm.bias - mean * scale
+        scale = self.weight * (var + self.eps).rsqrt()
+        return scale, self.bias - mean * scale
 
 
-class Dense(nn.Module):
+class LinearBN(nn.Module):
     """Linear, batch norm, activation, on every point alike.
 
     Args:
         in_channels: C_in.
         out_channels: C_out.
         slope: of the activation below zero: 0 is a ReLU, 1 is no activation.
+        bias: of the linear layer. The norm subtracts it again; some papers count it.
 
     Shapes:
         - input: (..., C_in)
         - output: (..., C_out)
     """
 
-    def __init__(self, in_channels: int, out_channels: int, slope: float = 0.0) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, slope: float = 0.0, *, bias: bool = False
+    ) -> None:
         super().__init__()
-        # No bias: the norm would subtract it again.
-        self.linear = nn.Linear(in_channels, out_channels, bias=False)
+        self.linear = nn.Linear(in_channels, out_channels, bias=bias)
         self.norm = Norm(out_channels)
         self.slope = slope
 
-    def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
-        """The layer."""
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer; in evaluation as one product, see :meth:`folded`."""
         if self.training:
             return activate(self.norm(self.linear(x)), self.slope)
         return activate(nn.functional.linear(x, *self.folded()), self.slope)
@@ -77,28 +67,10 @@ class Dense(nn.Module):
 
         The norm is then a fixed scale and shift: one pass less over what may be many neighbors.
         """
-        scale, shift = self.norm.affine()
+        scale, shift = self.norm.scale_and_shift()
+        if self.linear.bias is not None:
+            shift = shift + self.linear.bias * scale
         return self.linear.weight * scale[:, None], shift
-
-    def grouped(
-        self,
-        pos: Tensor,  # (B, N, 3)
-        features: Tensor,  # (B, N, C)
-        center: Tensor,  # (B, M, 3)
-        near: Tensor,  # (B, M, K)
-    ) -> Tensor:  # (B, M, K, C_out)
-        r"""The layer on (x_j - x_i, f_j) of every neighbor j of every center i.
-
-        .. math:: W (x_j - x_i, f_j) = W (x_j, f_j) - W_x x_i
-
-        Computed at the points and the centers, then gathered: each of many neighbors costs a
-        subtraction instead of a product.
-        """
-        weight, shift = (self.linear.weight, None) if self.training else self.folded()
-        at = nn.functional.linear(torch.cat((pos, features), dim=-1), weight, shift)
-        own = center @ weight[:, :3].t()
-        x = gather(at, near) - own[:, :, None]
-        return activate(self.norm(x) if self.training else x, self.slope)
 
 
 def activate(x: Tensor, slope: float) -> Tensor:
@@ -110,46 +82,53 @@ def activate(x: Tensor, slope: float) -> Tensor:
     return nn.functional.leaky_relu(x, slope, inplace=True)
 
 
-def perceptron(sizes: Sequence[int], slope: float = 0.0, dropout: float = 0.0) -> nn.Sequential:
-    """A dense layer from each size to the next, and dropout after each if there is any."""
+def mlp(sizes: Sequence[int], slope: float = 0.0, dropout: float = 0.0) -> nn.Sequential:
+    """A :class:`LinearBN` from each size to the next, and dropout after each if there is any."""
     stack: list[nn.Module] = []
     for wide, narrow in pairwise(sizes):
-        stack.append(Dense(wide, narrow, slope))
+        stack.append(LinearBN(wide, narrow, slope))
         if dropout:
             stack.append(nn.Dropout(dropout))
     return nn.Sequential(*stack)
 
 
 def head(sizes: Sequence[int], classes: int, dropout: float, slope: float = 0.0) -> nn.Sequential:
-    """Dense layers with dropout after each, then a linear layer to the classes."""
-    return nn.Sequential(*perceptron(sizes, slope, dropout), nn.Linear(sizes[-1], classes))
+    """An :func:`mlp` with dropout after each layer, then a linear layer to the classes."""
+    return nn.Sequential(*mlp(sizes, slope, dropout), nn.Linear(sizes[-1], classes))
 
 
-def beside(
-    layers: nn.Sequential,  # the first of them Dense
-    x: Tensor,  # (B, N, C)
-    cloud: Tensor,  # (B, C')
-) -> Tensor:  # (B, N, C_out)
-    r"""The layers on each point's features beside those of its cloud.
+class MatrixHead(nn.Linear):
+    """A linear layer to a K x K matrix, which starts at the identity: (B, C) to (B, K, K)."""
 
-    .. math:: W (x_i, c) = W_x x_i + W_c c
+    def __init__(self, in_channels: int, size: int) -> None:
+        super().__init__(in_channels, size * size)
+        self.size = size
+        nn.init.zeros_(self.weight)
+        with torch.no_grad():
+            self.bias.copy_(torch.eye(size).flatten())
 
-    What the cloud adds is computed once, not at every point, and nothing is copied to the points.
-    """
-    first, *rest = layers
-    assert isinstance(first, Dense)
-    weight, shift = (first.linear.weight, None) if first.training else first.folded()
-    own, common = weight.split((x.shape[-1], cloud.shape[-1]), dim=1)
-    y: Tensor = x @ own.t() + nn.functional.linear(cloud, common, shift)[:, None]
-    y = activate(first.norm(y) if first.training else y, first.slope)
-    for layer in rest:
-        y = layer(y)
-    return y
+    def forward(self, x: Tensor) -> Tensor:
+        """One matrix per row."""
+        return super().forward(x).view(-1, self.size, self.size)
+
+
+def apply_valid(
+    layers: nn.Module,
+    x: Tensor,  # (M, K, C)
+    valid: Tensor | None,  # (M, K) bool; None for all
+    fill: float = 0.0,
+) -> Tensor:  # (M, K, C_out)
+    """The layers on the valid neighbors alone, so that no other counts in a batch norm."""
+    if valid is None:
+        out: Tensor = layers(x)
+        return out
+    rows: Tensor = layers(x[valid])
+    return rows.new_full((*valid.shape, rows.shape[-1]), fill).index_put((valid,), rows)
 
 
 def seeded(make: Callable[[], M], seed: int) -> M:
     """``make()`` with weights that depend on ``seed`` alone; the global generator is kept."""
-    # Layers draw their start from the global generator: it is lent out and put back.
+    # Layers draw their initial weights from the global generator: it is restored afterwards.
     with torch.random.fork_rng(devices=[]):
         torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
         return make()

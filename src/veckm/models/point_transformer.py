@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from veckm.models import ops
-from veckm.models.base import PointModel
-from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, Norm, head
+from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
+from veckm.models.clouds import Clouds
+from veckm.models.config import ModelConfig
+from veckm.models.fused import linear_on_groups
+from veckm.models.layers import LinearBN, Norm, apply_valid, head
 
 _WIDTHS = (32, 64, 128, 256, 512)
 _BLOCKS = (1, 2, 3, 5, 2)  # transformer blocks of each level on the way down
 _NEIGHBORS = (8, 16, 16, 16, 16)
 _GROUPS = 8  # channels that share an attention weight: C / 8 weights
 
-Level = tuple[Tensor, Tensor, Tensor]  # pos (B, N, 3), features (B, N, C), near (B, N, K)
+
+@dataclass(frozen=True)
+class PointTransformerClassifierConfig(ModelConfig):
+    """What Point Transformer is built from, for objects.
+
+    Attributes:
+        dropout: after each layer of the head.
+    """
+
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The points of a level, their features (N, C) and their neighbors (N, K)."""
+
+    clouds: Clouds
+    x: Tensor
+    near: Tensor
+    valid: Tensor | None  # (N, K) bool: neighbors that are no repetitions; None for all
 
 
 class VectorAttention(nn.Module):
@@ -30,8 +52,8 @@ class VectorAttention(nn.Module):
     Equation 3 and 4 of the Point Transformer paper.
 
     Shapes:
-        - pos: (B, N, 3), x: (B, N, C), near: (B, N, K)
-        - output: (B, N, C)
+        - pos: (N, 3), x: (N, C), near: (N, K)
+        - output: (N, C)
     """
 
     def __init__(self, channels: int) -> None:
@@ -48,78 +70,61 @@ class VectorAttention(nn.Module):
             nn.Linear(weights, weights),
         )
 
-    def forward(self, pos: Tensor, x: Tensor, near: Tensor) -> Tensor:
-        """What each point takes from its neighbors."""
-        place = self.place(ops.gather(pos, near) - pos[:, :, None])  # (B, N, K, C)
-        apart = ops.gather(self.key(x), near) - self.query(x)[:, :, None] + place
-        weight: Tensor = self.weigh(apart).softmax(2)  # (B, N, K, C / 8)
+    def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
+        """The weighted sum over the neighbors of each point."""
+        place = apply_valid(self.place, ops.gather(pos, near) - pos[:, None], valid)  # (N, K, C)
+        apart = ops.gather(self.key(x), near) - self.query(x)[:, None] + place
+        weight = apply_valid(self.weigh, apart, valid, -torch.inf).softmax(1)  # (N, K, C / 8)
         del apart  # as large as the two that follow: a scene has to fit
         value: Tensor = ops.gather(self.value(x), near) + place
         # Channel c has weight c mod C / 8.
-        grouped = value.view(*value.shape[:3], _GROUPS, -1)
-        return (grouped * weight[:, :, :, None]).sum(2).flatten(2)
+        grouped = value.view(*value.shape[:2], _GROUPS, -1)
+        return (grouped * weight[:, :, None]).sum(1).flatten(1)
 
 
 class Block(nn.Module):
-    """Linear, attention, linear, around a shortcut.
-
-    Shapes:
-        - pos: (B, N, 3), x: (B, N, C), near: (B, N, K)
-        - output: (B, N, C)
-    """
+    """Linear, attention, linear, around a shortcut: (N, C) to (N, C)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.before = Dense(channels, channels)
+        self.before = LinearBN(channels, channels)
         self.attention = VectorAttention(channels)
         self.norm = Norm(channels)
-        self.after = Dense(channels, channels, slope=1)
+        self.after = LinearBN(channels, channels, slope=1)
 
-    def forward(self, pos: Tensor, x: Tensor, near: Tensor) -> Tensor:
-        """x plus what the block makes of it."""
-        y = self.norm(self.attention(pos, self.before(x), near)).relu_()
+    def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
+        """x plus the output of the block."""
+        y = self.norm(self.attention(pos, self.before(x), near, valid)).relu_()
         out: Tensor = self.after(y)
         return (out + x).relu_()
 
 
 class Down(nn.Module):
-    """A quarter of the points, each with the maximum over its 16 neighbors.
-
-    Shapes:
-        - pos: (B, N, 3), x: (B, N, C)
-        - output: (B, N / 4, 3) and (B, N / 4, C_out)
-    """
+    """A quarter of the points, each with the maximum over its 16 neighbors."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.layer = Dense(3 + channels, out)
+        self.layer = LinearBN(3 + channels, out)
 
-    def forward(self, pos: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The picks and what is around them."""
-        picks = ops.farthest_points(pos, -(-pos.shape[1] // 4), validate=False)
-        center = ops.gather(pos, picks)
-        near = ops.knn(pos, center, min(16, pos.shape[1]), validate=False)
-        return center, self.layer.grouped(pos, x, center, near).amax(2)
+    def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
+        """The sampled points and the features around them."""
+        centers = clouds.sample(lambda n: -(-n // 4))[1]
+        near = clouds.knn(16, centers)
+        return centers, linear_on_groups(self.layer, clouds, x, centers.pos, near).amax(1)
 
 
 class Up(nn.Module):
-    """Features of a coarse level carried to a fine one and added to what it had.
-
-    Shapes:
-        - fine: (B, N, 3) and (B, N, C_fine); coarse: (B, M, 3) and (B, M, C_coarse)
-        - output: (B, N, C_fine)
-    """
+    """Features of a coarse level carried to a fine one and added to its own: (N, C_fine)."""
 
     def __init__(self, fine: int, coarse: int) -> None:
         super().__init__()
-        # With their biases, which the norms take out again: they are in the paper's count.
-        self.own = nn.Sequential(nn.Linear(fine, fine), Norm(fine), nn.ReLU(True))
-        self.carried = nn.Sequential(nn.Linear(coarse, fine), Norm(fine), nn.ReLU(True))
+        # With biases, as the paper counts.
+        self.own = LinearBN(fine, fine, bias=True)
+        self.carried = LinearBN(coarse, fine, bias=True)
 
-    def forward(self, pos: Tensor, x: Tensor, at: Tensor, coarse: Tensor) -> Tensor:
+    def forward(self, fine: Clouds, x: Tensor, coarse: Clouds, y: Tensor) -> Tensor:
         """Three-point interpolation and a sum."""
-        carried = ops.interpolate(self.carried(coarse), at, pos, validate=False)
-        out: Tensor = self.own(x) + carried
+        out: Tensor = self.own(x) + coarse.interpolate(self.carried(y), fine)
         return out
 
 
@@ -131,97 +136,76 @@ class PointTransformer(PointModel):
     encoder of the neighborhoods of all points, gives way to the encoding and one layer.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
-        wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
-        self.embed = Dense(wide, _WIDTHS[0])
-        counts = (_BLOCKS[0] if encoding is None else 0, *_BLOCKS[1:])
+    name = "point_transformer"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        plain = config.encoding is None
+        self.embed = LinearBN(self.local_channels + (0 if plain else 3), _WIDTHS[0])
+        counts = (_BLOCKS[0] if plain else 0, *_BLOCKS[1:])
         self.blocks = nn.ModuleList(
             nn.ModuleList(Block(c) for _ in range(n)) for c, n in zip(_WIDTHS, counts, strict=True)
         )
         self.downs = nn.ModuleList(Down(c, out) for c, out in pairwise(_WIDTHS))
 
-    def levels(self, pos: Tensor, features: Tensor) -> list[Level]:
-        """Positions, features and neighbors of every level, the finest first."""
-        local = [] if self.encoding is None else [self.encoding(pos)]
-        x = self.embed(torch.cat((pos, features, *local), dim=-1))
+    def levels(self, clouds: Clouds, x: Tensor) -> list[Level]:
+        """All levels, the finest first."""
+        local = [] if self.encoding is None else [self.encoding.of(clouds)]
+        x = self.embed(torch.cat((clouds.pos, x, *local), dim=-1))
         found: list[Level] = []
         for i, blocks in enumerate(self.blocks):
             if i:
-                pos, x = self.downs[i - 1](pos, x)
+                clouds, x = self.downs[i - 1](clouds, x)
             # One search for all blocks of a level, on the way down and up.
-            near = ops.knn(pos, pos, min(_NEIGHBORS[i], pos.shape[1]), validate=False)
+            near = clouds.knn(_NEIGHBORS[i])
+            valid = clouds.valid(near.shape[1])
             for block in blocks:  # type: ignore[attr-defined]
-                x = block(pos, x, near)
-            found.append((pos, x, near))
+                x = block(clouds.pos, x, near, valid)
+            found.append(Level(clouds, x, near, valid))
         return found
 
 
-class PointTransformerClassifier(PointTransformer):
-    """One answer for each cloud: the mean of the coarsest level and a perceptron.
+class PointTransformerClassifier(PointTransformer, Classifier):
+    """The mean of the coarsest level, and a head."""
 
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
-    """
+    config_type = PointTransformerClassifierConfig
+    default_encoding = replace(Classifier.default_encoding, position=0.0)  # sees coordinates
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories, encoding)
-        self.answer = head((512, 256, 128), num_classes, dropout)
+    def __init__(self, config: PointTransformerClassifierConfig) -> None:
+        super().__init__(config)
+        self.head = head((512, 256, 128), config.num_classes, config.dropout)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """From the mean of the coarsest level."""
-        out: Tensor = self.answer(self.levels(pos, features)[-1][1].mean(1))
-        return out
+        coarsest = self.levels(clouds, x)[-1]
+        return Output(self.head(coarsest.clouds.mean(coarsest.x)))
 
 
-class PointTransformerScenes(PointTransformer):
-    """One answer for each point of a scene: down five levels and up again.
+class PointTransformerScenes(PointTransformer, SemanticSegmenter):
+    """Down five levels and up again."""
 
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, N, num_classes)
-    """
+    config_type = ModelConfig
+    default_encoding = replace(SemanticSegmenter.default_encoding, position=0.0)
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories, encoding)
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
         top = _WIDTHS[-1]
         self.mean = nn.Sequential(nn.Linear(top, top), nn.ReLU(True))
-        self.top = nn.Sequential(nn.Linear(2 * top, top), Norm(top), nn.ReLU(True))
+        self.top = LinearBN(2 * top, top, bias=True)
         self.ups = nn.ModuleList(Up(fine, coarse) for fine, coarse in pairwise(_WIDTHS))
         self.back = nn.ModuleList(Block(c) for c in _WIDTHS)
-        self.answer = head((_WIDTHS[0], _WIDTHS[0]), num_classes, 0.0)
+        self.head = head((_WIDTHS[0], _WIDTHS[0]), config.num_classes, 0.0)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """The coarsest level sees its mean; every finer one the level below it."""
-        levels = self.levels(pos, features)
-        at, x, near = levels.pop()
-        mean = self.mean(x.mean(1, keepdim=True)).expand_as(x)
-        x = self.back[-1](at, self.top(torch.cat((x, mean), dim=-1)), near)
+        levels = self.levels(clouds, x)
+        level = levels.pop()
+        at, x = level.clouds, level.x
+        x = self.top(torch.cat((x, at.repeat(self.mean(at.mean(x)))), dim=-1))
+        x = self.back[-1](at.pos, x, level.near, level.valid)
         for up, block in zip(reversed(self.ups), reversed(self.back[:-1]), strict=True):
-            fine, own, near = levels.pop()
-            x = block(fine, up(fine, own, at, x), near)
-            at = fine
-        out: Tensor = self.answer(x)
-        return out
+            level = levels.pop()
+            x = up(level.clouds, level.x, at, x)
+            x = block(level.clouds.pos, x, level.near, level.valid)
+            at = level.clouds
+        return Output(self.head(x))

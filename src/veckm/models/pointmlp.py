@@ -1,33 +1,59 @@
-"""PointMLP: residual perceptrons on normalized groups; VecKM in front."""
+"""PointMLP: residual layers on normalized groups; VecKM in front."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from veckm.models import ops
-from veckm.models.base import PointModel
-from veckm.models.encoding import EncodingSettings, front
-from veckm.models.layers import Dense, beside, head, perceptron
-from veckm.models.pointnet2 import Level
+from veckm.models.base import Classifier, Output, PartSegmenter
+from veckm.models.clouds import Clouds, per_cloud
+from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.fused import mlp_with_global
+from veckm.models.layers import LinearBN, apply_valid, head, mlp
 
 _EPS = 1e-5
 
 
-class Residual(nn.Module):
-    """Two dense layers around a shortcut.
+@dataclass(frozen=True)
+class PointMLPClassifierConfig(ModelConfig):
+    """What PointMLP is built from, for objects.
 
-    Shapes:
-        - input: (..., C)
-        - output: (..., C)
+    Attributes:
+        k: neighbors.
+        dropout: after each layer of the head.
     """
+
+    k: int = 24
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
+class PointMLPPartsConfig(PartsConfig):
+    """What PointMLP is built from, for parts.
+
+    Attributes:
+        k: neighbors.
+        dropout: before the last layer.
+    """
+
+    k: int = 32
+    dropout: float = 0.5
+
+
+class Residual(nn.Module):
+    """Two layers around a shortcut: (..., C) to (..., C)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(Dense(channels, channels), Dense(channels, channels, slope=1))
+        self.layers = nn.Sequential(
+            LinearBN(channels, channels), LinearBN(channels, channels, slope=1)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        """x plus what the layers make of it."""
+        """x plus the output of the layers."""
         out: Tensor = self.layers(x)
         return (out + x).relu_()
 
@@ -38,18 +64,18 @@ class Stage(nn.Module):
     .. math:: f_i' = \Phi_\mathrm{pos}\Big(\max_{j \in N_K(i)} \Phi_\mathrm{pre}\big(
               \alpha \odot \frac{f_j - f_i}{\sigma + \epsilon} + \beta,\; f_i\big)\Big)
 
-    Sigma is the deviation of all differences in a cloud, alpha and beta are learned: the geometric
-    affine module of Section 3.2 of the PointMLP paper.
+    Sigma is the standard deviation of all differences in a cloud, alpha and beta are learned: the
+    geometric affine module of Section 3.2 of the PointMLP paper.
 
     Args:
         channels: C; the stage gives 2 C.
         k: K, neighbors.
         reduce: how many times fewer points.
-        place: group the coordinates beside the features.
+        place: join the coordinates with the features of a group.
 
     Shapes:
-        - pos: (B, N, 3), x: (B, N, C)
-        - output: (B, N / reduce, 3) and (B, N / reduce, 2 C)
+        - x: (N, C)
+        - output: (N / reduce, 2 C)
     """
 
     def __init__(self, channels: int, k: int, reduce: int, place: bool) -> None:
@@ -58,113 +84,93 @@ class Stage(nn.Module):
         grouped = channels + (3 if place else 0)
         self.alpha = nn.Parameter(torch.ones(grouped))
         self.beta = nn.Parameter(torch.zeros(grouped))
-        self.transfer = Dense(grouped + channels, 2 * channels)
+        self.transfer = LinearBN(grouped + channels, 2 * channels)
         self.pre = nn.Sequential(*[Residual(2 * channels) for _ in range(2)])
         self.post = nn.Sequential(*[Residual(2 * channels) for _ in range(2)])
 
-    def forward(self, pos: Tensor, x: Tensor) -> Level:
-        """The picks and what is around them."""
-        picks = ops.farthest_points(pos, max(1, pos.shape[1] // self.reduce), validate=False)
-        center, own = ops.gather(pos, picks), ops.gather(x, picks)
-        near = ops.knn(pos, center, min(self.k, pos.shape[1]), validate=False)
-        both = torch.cat((x, pos), dim=-1) if self.place else x
-        offset = ops.gather(both, near) - ops.gather(both, picks)[:, :, None]
-        # Over everything of a cloud; a cloud whose points coincide has nothing to divide by.
-        sigma = offset.flatten(1).std(1).view(-1, 1, 1, 1)
-        offset = self.alpha * (offset / (sigma + _EPS)) + self.beta
-        own = own[:, :, None].expand(-1, -1, near.shape[2], -1)
-        y = self.pre(self.transfer(torch.cat((offset, own), dim=-1)))
-        return center, self.post(y.amax(2))
+    def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
+        """The sampled points and the features around them."""
+        picks, centers = clouds.sample(lambda n: max(1, n // self.reduce))
+        near = clouds.knn(self.k, centers)  # (M, K)
+        valid = clouds.valid(near.shape[1], centers)
+        both = torch.cat((x, clouds.pos), dim=-1) if self.place else x
+        offset = ops.gather(both, near) - ops.gather(both, picks)[:, None]
+        # Where the points of a cloud coincide, sigma is 0.
+        offset = self.alpha * (offset / (_deviation(offset, valid, centers) + _EPS)) + self.beta
+        own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
+        layers = nn.Sequential(self.transfer, *self.pre)
+        y = apply_valid(layers, torch.cat((offset, own), dim=-1), valid, -torch.inf)
+        return centers, self.post(y.amax(1))
 
 
-class PointMLPClassifier(PointModel):
-    """One answer for each cloud: four stages, each with half of the points, 24 neighbors.
+def _deviation(offset: Tensor, valid: Tensor | None, centers: Clouds) -> Tensor:  # (M, 1, 1)
+    """The standard deviation of all offsets (M, K, C) of a cloud, for each of its centers."""
+    if valid is None:
+        sigma = per_cloud(lambda o: o.flatten(1).std(1), (centers, offset))
+    else:
+        parts = zip(offset.split(centers.sizes), valid.split(centers.sizes), strict=True)
+        sigma = torch.stack([part[real].std() for part, real in parts])
+    return centers.repeat(sigma[:, None])[:, None]
+
+
+class PointMLPClassifier(Classifier):
+    """Four stages, each with half of the points, 24 neighbors; then the maximum.
 
     `PointMLP <https://arxiv.org/abs/2202.07123>`_ (Ma et al., ICLR 2022). With ``encoding`` the
     features of the local geometry come in instead of the coordinates; the groups are still those
     of the coordinates.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        k: int = 24,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.encoding, wide = front(encoding, in_channels)
-        self.embed = Dense(wide, 64)
-        self.stages = nn.ModuleList(Stage(64 * 2**i, k, 2, place=False) for i in range(4))
-        self.answer = head((1024, 512, 256), num_classes, dropout)
+    name = "pointmlp"
+    config_type = PointMLPClassifierConfig
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def __init__(self, config: PointMLPClassifierConfig) -> None:
+        super().__init__(config)
+        self.embed = LinearBN(self.local_channels, 64)
+        self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, 2, place=False) for i in range(4))
+        self.head = head((1024, 512, 256), config.num_classes, config.dropout)
+
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """Four stages and the maximum."""
-        local = pos if self.encoding is None else self.encoding(pos)
-        x = self.embed(torch.cat((local, features), dim=-1))
+        x = self.embed(self.local(clouds, x))
         for stage in self.stages:
-            pos, x = stage(pos, x)
-        out: Tensor = self.answer(x.amax(1))
-        return out
+            clouds, x = stage(clouds, x)
+        return Output(self.head(clouds.max(x)))
 
 
-class PointMLPParts(PointModel):
-    """One answer for each point of an object of a known category.
+class PointMLPParts(PartSegmenter):
+    """Four stages, each with a quarter of the points and 32 neighbors, and the way back up.
 
-    Four stages, each with a quarter of the points and 32 neighbors, and the way back up; the
-    maximum of every level and the category go to each point.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - category: (B,) int64
-        - output: (B, N, num_classes)
+    The maximum of every level and the category go to each point.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        k: int = 32,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.encoding, wide = front(encoding, in_channels)
-        self.embed = Dense(wide, 64)
-        self.stages = nn.ModuleList(Stage(64 * 2**i, k, 4, place=True) for i in range(4))
+    name = "pointmlp"
+    config_type = PointMLPPartsConfig
+
+    def __init__(self, config: PointMLPPartsConfig) -> None:
+        super().__init__(config)
+        self.embed = LinearBN(self.local_channels, 64)
+        self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, 4, place=True) for i in range(4))
         ups = ((1024 + 512, 512), (512 + 256, 256), (256 + 128, 128), (128 + 64, 128))
         self.ups = nn.ModuleList(
-            nn.Sequential(Dense(c, out), *[Residual(out) for _ in range(4)]) for c, out in ups
+            nn.Sequential(LinearBN(c, out), *[Residual(out) for _ in range(4)]) for c, out in ups
         )
-        self.pooled = nn.ModuleList(Dense(64 * 2**i, 64) for i in range(5))
-        self.cloud = Dense(5 * 64, 64)
-        self.category = perceptron((num_categories, 64, 64)) if num_categories else None
-        seen = 128 + 64 + (64 if num_categories else 0)
-        self.answer = head((seen, 128), num_classes, dropout)
+        self.of_level = nn.ModuleList(LinearBN(64 * 2**i, 64) for i in range(5))
+        self.of_cloud = LinearBN(5 * 64, 64)
+        self.category = mlp((config.num_categories, 64, 64))
+        self.head = head((128 + 64 + 64, 128), config.num_classes, config.dropout)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
-        """Down four stages, and up again with what each level had."""
-        local = pos if self.encoding is None else self.encoding(pos)
-        levels = [(pos, self.embed(torch.cat((local, features), dim=-1)))]
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
+        """Down four stages, and up again with the features of each level."""
+        levels = [(clouds, self.embed(self.local(clouds, x)))]
         for stage in self.stages:
             levels.append(stage(*levels[-1]))
-        pairs = zip(self.pooled, levels, strict=True)
-        cloud = [self.cloud(torch.cat([pool(x.amax(1)) for pool, (_, x) in pairs], dim=-1))]
-        if self.category is not None:
-            cloud.append(self.category(category))
+        pairs = zip(self.of_level, levels, strict=True)
+        maxima = torch.cat([layer(at.max(x)) for layer, (at, x) in pairs], dim=-1)
+        of_cloud = torch.cat((self.of_cloud(maxima), self.category(category)), dim=-1)
         at, x = levels.pop()
         for up in self.ups:
             fine, own = levels.pop()
-            carried = ops.interpolate(x, at, fine, validate=False)
-            x = up(torch.cat((carried, own), dim=-1))
+            x = up(torch.cat((at.interpolate(x, fine), own), dim=-1))
             at = fine
-        return beside(self.answer, x, torch.cat(cloud, dim=-1))
+        return Output(mlp_with_global(self.head, x, clouds, of_cloud))

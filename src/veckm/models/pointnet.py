@@ -2,232 +2,202 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from veckm.models.base import PointModel
-from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import beside, head, perceptron
-from veckm.models.pooling import pooled
+from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
+from veckm.models.clouds import Clouds
+from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.fused import mlp_maxpool, mlp_with_global
+from veckm.models.layers import MatrixHead, head, mlp
+
+
+@dataclass(frozen=True)
+class PointNetConfig(ModelConfig):
+    """What PointNet is built from, for scenes.
+
+    Attributes:
+        input_transform: have the network that transforms the coordinates; not with ``encoding``.
+        feature_transform: have the network that transforms the channels; not with ``encoding``.
+    """
+
+    input_transform: bool = True
+    feature_transform: bool = True
+
+
+@dataclass(frozen=True)
+class PointNetPartsConfig(PointNetConfig, PartsConfig):
+    """What PointNet is built from, for parts."""
+
+
+@dataclass(frozen=True)
+class PointNetClassifierConfig(PointNetConfig):
+    """What PointNet is built from, for objects.
+
+    Attributes:
+        dropout: after the layers of the head.
+    """
+
+    dropout: float = 0.3
 
 
 class TransformNet(nn.Module):
-    """A small PointNet that answers with a K x K matrix to turn the channels by.
+    """A small PointNet that predicts a K x K matrix to transform the channels by.
 
     It starts at the identity. Section 4.2 of the PointNet paper, "Joint Alignment Network".
 
     Shapes:
-        - input: (B, N, C)
+        - input: (N, C)
         - output: (B, K, K)
     """
 
     def __init__(self, in_channels: int, size: int) -> None:
         super().__init__()
-        self.size = size
-        self.points = perceptron((in_channels, 64, 128, 1024))
-        self.cloud = perceptron((1024, 512, 256))
-        self.matrix = nn.Linear(256, size * size)
-        nn.init.zeros_(self.matrix.weight)
-        with torch.no_grad():
-            self.matrix.bias.copy_(torch.eye(size).flatten())
+        self.points = mlp((in_channels, 64, 128, 1024))
+        self.cloud = mlp((1024, 512, 256))
+        self.matrix = MatrixHead(256, size)
 
-    def forward(self, x: Tensor) -> Tensor:  # (B, K, K)
+    def forward(self, x: Tensor, clouds: Clouds) -> Tensor:
         """The matrix of each cloud."""
-        out: Tensor = self.matrix(self.cloud(pooled(self.points, x)))
-        return out.view(-1, self.size, self.size)
-
-
-class PointNet(PointModel):
-    r"""What PointNet's three heads share: the transforms, the encoding, the penalty.
-
-    `PointNet <https://arxiv.org/abs/1612.00593>`_ (Qi et al., CVPR 2017). With ``encoding`` this is
-    VecKM -> PN of Section 4.2 of the VecKM paper: the features of the local geometry come in
-    instead of the coordinates, and there are no transform nets. For objects the two layers of the
-    encoding are all that a point goes through before the maximum.
-
-    Args:
-        num_classes: logits.
-        in_channels: channels of ``features``, beside the coordinates.
-        num_categories: of objects, for part segmentation.
-        encoding: sizes of VecKM in front; none for plain PointNet.
-        input_transform: have the net that turns the coordinates.
-        feature_transform: have the net that turns the channels.
-        turned: channels that it turns.
-
-    Attributes:
-        penalty: :math:`0.001\, |I - T T^\top|_F^2`, mean over the clouds, of the last forward pass
-            in training, which PointNet's paper adds to the loss; None where no channels are turned.
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        input_transform: bool = True,
-        feature_transform: bool = True,
-        turned: int = 64,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        plain = encoding is None
-        self.encoding = (
-            None if encoding is None else Encoding(encoding, in_channels, validate=False)
-        )
-        self.channels = 3 + in_channels if encoding is None else encoding.channels
-        self.turn_input = TransformNet(self.channels, 3) if plain and input_transform else None
-        self.turn_features = TransformNet(turned, turned) if plain and feature_transform else None
-
-    def first(self, pos: Tensor, features: Tensor) -> Tensor:  # (B, N, channels)
-        """What the shared perceptron sees: turned coordinates, or encodings."""
-        if self.encoding is not None:
-            out: Tensor = self.encoding(pos, None, features)
-            return out
-        if self.turn_input is not None:
-            pos = pos @ self.turn_input(torch.cat((pos, features), dim=-1))
-        return torch.cat((pos, features), dim=-1)
-
-    def turned(self, x: Tensor) -> Tensor:  # (B, N, C) -> (B, N, C)
-        """The channels turned by the second transform net, if there is one."""
-        if self.turn_features is None:
-            return x
-        T: Tensor = self.turn_features(x)
-        off = torch.eye(T.shape[1], device=T.device, dtype=T.dtype) - T @ T.mT
-        self.penalty = 1e-3 * off.square().sum((1, 2)).mean() if self.training else None
-        return x @ T
-
-
-class PointNetClassifier(PointNet):
-    """One answer for each cloud. Layers (64, 64), (64, 128, 1024), then (512, 256).
-
-    With ``encoding`` its two layers stand for the first five.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
-    """
-
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        input_transform: bool = True,
-        feature_transform: bool = True,
-        dropout: float = 0.3,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            in_channels,
-            num_categories,
-            encoding,
-            input_transform=input_transform,
-            feature_transform=feature_transform,
-        )
-        if encoding is None:
-            self.before = perceptron((self.channels, 64, 64))
-            self.after = perceptron((64, 64, 128, 1024))
-        self.widen = perceptron((1024 if encoding is None else encoding.channels, 512))
-        self.answer = head((512, 256), num_classes, dropout)
-
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
-        """The maximum over the points, then the perceptron of the cloud."""
-        if self.encoding is not None:
-            cloud = self.encoding.largest(pos, features)
-        else:
-            cloud = pooled(self.after, self.turned(self.before(self.first(pos, features))))
-        out: Tensor = self.answer(self.widen(cloud))
+        out: Tensor = self.matrix(self.cloud(mlp_maxpool(self.points, x, clouds)))
         return out
 
 
-class PointNetParts(PointNet):
-    """One answer for each point of an object of a known category.
+class PointNet(PointModel):
+    r"""What PointNet's three heads share: the transforms, the encoding, the auxiliary loss.
 
-    The part segmentation network of Figure 9 in the PointNet paper: layers (64, 128, 128), the
-    second transform, (512, 2048), and (256, 256, 128) on all of these and the category. With
-    ``encoding`` its two layers stand for the first five.
+    `PointNet <https://arxiv.org/abs/1612.00593>`_ (Qi et al., CVPR 2017). With ``encoding`` this is
+    VecKM -> PN of Section 4.2 of the VecKM paper: the features of the local geometry come in
+    instead of the coordinates, and there are no transform networks. For objects the two layers of
+    the encoding are all that a point goes through before the maximum.
 
-    Shapes:
-        - pos: (B, N, 3)
-        - category: (B,) int64
-        - output: (B, N, num_classes)
+    The auxiliary loss is :math:`0.001\, |I - T T^\top|_F^2`, averaged over the clouds, of the
+    matrix T that transforms the channels.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        input_transform: bool = True,
-        feature_transform: bool = True,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            in_channels,
-            num_categories,
-            encoding,
-            input_transform=input_transform,
-            feature_transform=feature_transform,
-            turned=128,
-        )
-        sizes = (self.channels, 64, 128, 128, 512, 2048) if encoding is None else (self.channels,)
-        self.layers = nn.ModuleList(perceptron(pair) for pair in pairwise(sizes))
-        seen = sum(sizes[1:]) if encoding is None else self.channels
-        self.answer = head((seen + sizes[-1] + num_categories, 256, 256, 128), num_classes, 0.0)
+    name = "pointnet"
+    encodes_x = True
+    transformed_channels = 64
+    config: PointNetConfig
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
-        """Everything that the layers said of a point, and of the cloud, side by side."""
-        x = self.first(pos, features)
-        seen = [] if self.encoding is None else [x]
+    def __init__(self, config: PointNetConfig) -> None:
+        super().__init__(config)
+        plain, size = config.encoding is None, self.transformed_channels
+        self.channels = 3 + config.in_channels
+        if config.encoding is not None:
+            self.channels = config.encoding.channels
+        self.input_transform = self.feature_transform = None
+        if plain and config.input_transform:
+            self.input_transform = TransformNet(self.channels, 3)
+        if plain and config.feature_transform:
+            self.feature_transform = TransformNet(size, size)
+
+    def first(self, clouds: Clouds, x: Tensor) -> Tensor:  # (N, channels)
+        """The input of the shared layers: transformed coordinates, or encodings."""
+        if self.encoding is not None:
+            return self.encoding.of(clouds, x)
+        pos = clouds.pos
+        if self.input_transform is not None:
+            T = self.input_transform(torch.cat((pos, x), dim=-1), clouds)
+            pos = clouds.transform(pos, T)
+        return torch.cat((pos, x), dim=-1)
+
+    def transformed(self, x: Tensor, clouds: Clouds) -> tuple[Tensor, Tensor | None]:
+        """The channels (N, C) after the second transform, and the auxiliary loss."""
+        if self.feature_transform is None:
+            return x, None
+        T: Tensor = self.feature_transform(x, clouds)
+        loss = None
+        if self.training:
+            off = torch.eye(T.shape[1], device=T.device, dtype=T.dtype) - T @ T.mT
+            loss = 1e-3 * off.square().sum((1, 2)).mean()
+        return clouds.transform(x, T), loss
+
+
+class PointNetClassifier(PointNet, Classifier):
+    """Layers (64, 64), (64, 128, 1024), the maximum, then (512, 256).
+
+    With ``encoding`` its two layers stand for the first five.
+    """
+
+    config_type = PointNetClassifierConfig
+    # The paper does not give the width of VecKM -> PN: 1024 channels are PointNet's before its
+    # maximum. The authors' has 256 hidden channels, with twice the products.
+    default_encoding = replace(Classifier.default_encoding, channels=1024)
+
+    def __init__(self, config: PointNetClassifierConfig) -> None:
+        super().__init__(config)
+        if config.encoding is None:
+            self.before = mlp((self.channels, 64, 64))
+            self.after = mlp((64, 64, 128, 1024))
+        self.widen = mlp((1024 if config.encoding is None else config.encoding.channels, 512))
+        self.head = head((512, 256), config.num_classes, config.dropout)
+
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
+        """The maximum over the points, then the layers of the cloud."""
+        loss = None
+        if self.encoding is not None:
+            of_cloud = self.encoding.maxpool(clouds, x)
+        else:
+            x, loss = self.transformed(self.before(self.first(clouds, x)), clouds)
+            of_cloud = mlp_maxpool(self.after, x, clouds)
+        return Output(self.head(self.widen(of_cloud)), loss)
+
+
+class PointNetParts(PointNet, PartSegmenter):
+    """The part segmentation network of Figure 9 in the PointNet paper.
+
+    Layers (64, 128, 128), the second transform, (512, 2048), and (256, 256, 128) on all of these
+    and the category. With ``encoding`` its two layers stand for the first five.
+    """
+
+    config_type = PointNetPartsConfig
+    config: PointNetPartsConfig
+    transformed_channels = 128
+    default_encoding = replace(PartSegmenter.default_encoding, channels=1024)
+
+    def __init__(self, config: PointNetPartsConfig) -> None:
+        super().__init__(config)
+        plain = config.encoding is None
+        sizes = (self.channels, 64, 128, 128, 512, 2048) if plain else (self.channels,)
+        self.layers = nn.ModuleList(mlp(pair) for pair in pairwise(sizes))
+        wide = (sum(sizes[1:]) if plain else self.channels) + sizes[-1] + config.num_categories
+        self.head = head((wide, 256, 256, 128), config.num_classes, 0.0)
+
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
+        """The outputs of all layers, with those of the cloud."""
+        x, loss = self.first(clouds, x), None
+        outputs = [] if self.encoding is None else [x]
         for i, layer in enumerate(self.layers):
-            x = layer(self.turned(x) if i == 3 else x)
-            seen.append(x)
-        cloud = torch.cat((x.amax(1), category), dim=-1)
-        return beside(self.answer, torch.cat(seen, dim=-1), cloud)
+            if i == 3:
+                x, loss = self.transformed(x, clouds)
+            x = layer(x)
+            outputs.append(x)
+        of_cloud = torch.cat((clouds.max(x), category), dim=-1)
+        logits = mlp_with_global(self.head, torch.cat(outputs, dim=-1), clouds, of_cloud)
+        return Output(logits, loss)
 
 
-class PointNetScenes(PointNet):
-    """One answer for each point of a scene: its own features beside those of the cloud.
+class PointNetScenes(PointNet, SemanticSegmenter):
+    """The segmentation network of Figure 2 in the PointNet paper.
 
-    The segmentation network of Figure 2 in the PointNet paper: (64, 64), the second transform,
-    (64, 128, 1024), then (512, 256, 128) on 64 + 1024 channels.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, N, num_classes)
+    (64, 64), the second transform, (64, 128, 1024), the maximum, then (512, 256, 128) on
+    64 + 1024 channels.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        input_transform: bool = True,
-        feature_transform: bool = True,
-    ) -> None:
-        super().__init__(
-            num_classes,
-            in_channels,
-            num_categories,
-            encoding,
-            input_transform=input_transform,
-            feature_transform=feature_transform,
-        )
-        self.before = perceptron((self.channels, 64, 64))
-        self.after = perceptron((64, 64, 128, 1024))
-        self.answer = head((64 + 1024, 512, 256, 128), num_classes, 0.0)
+    config_type = PointNetConfig
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def __init__(self, config: PointNetConfig) -> None:
+        super().__init__(config)
+        self.before = mlp((self.channels, 64, 64))
+        self.after = mlp((64, 64, 128, 1024))
+        self.head = head((64 + 1024, 512, 256, 128), config.num_classes, 0.0)
+
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """The maximum over the points goes back to each of them."""
-        x = self.turned(self.before(self.first(pos, features)))
-        cloud = pooled(self.after, x)
-        return beside(self.answer, x, cloud)
+        x, loss = self.transformed(self.before(self.first(clouds, x)), clouds)
+        of_cloud = mlp_maxpool(self.after, x, clouds)
+        return Output(mlp_with_global(self.head, x, clouds, of_cloud), loss)

@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from veckm.models import ops
-from veckm.models.base import PointModel
-from veckm.models.encoding import Encoding, EncodingSettings
-from veckm.models.layers import Dense, beside, head, perceptron
-from veckm.models.pooling import pooled
+from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
+from veckm.models.clouds import Clouds
+from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.fused import linear_on_groups, mlp_maxpool, mlp_with_global
+from veckm.models.layers import LinearBN, head, mlp
 
-Level = tuple[Tensor, Tensor]  # pos (B, N, 3), features (B, N, C)
+Level = tuple[Clouds, Tensor]  # points, and their features (N, C)
+
+
+@dataclass(frozen=True)
+class PointNet2ClassifierConfig(ModelConfig):
+    """What PointNet++ is built from, for objects.
+
+    Attributes:
+        dropout: after the layers of the head.
+    """
+
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
+class PointNet2PartsConfig(PartsConfig):
+    """What PointNet++ is built from, for parts.
+
+    Attributes:
+        dropout: before the last layer.
+    """
+
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
+class PointNet2ScenesConfig(ModelConfig):
+    """What PointNet++ is built from, for scenes.
+
+    Attributes:
+        radius: of the first abstraction, doubled for each one after it.
+        dropout: before the last layer.
+    """
+
+    radius: float = 0.1
+    dropout: float = 0.5
 
 
 class SetAbstraction(nn.Module):
@@ -22,214 +59,160 @@ class SetAbstraction(nn.Module):
     .. math:: f_i' = \max_{|x_j - x_i| \le r} \mathrm{MLP}(x_j - x_i, f_j)
 
     Args:
-        channels: of ``features`` that come in.
-        sizes: of the perceptron's layers.
+        channels: of the input features.
+        sizes: of the layers.
         radius: of the ball.
         k: neighbors at the most.
 
     Shapes:
-        - pos: (B, N, 3), features: (B, N, C), picks: (B, M)
-        - output: (B, M, 3) and (B, M, sizes[-1])
+        - x: (N, C) of the points
+        - output: (M, sizes[-1]) of the centers
     """
 
     def __init__(self, channels: int, sizes: Sequence[int], radius: float, k: int) -> None:
         super().__init__()
         self.radius, self.k = radius, k
-        self.first = Dense(3 + channels, sizes[0])
-        self.layers = perceptron(sizes)
+        self.first = LinearBN(3 + channels, sizes[0])
+        self.layers = mlp(sizes)
 
-    def forward(self, pos: Tensor, features: Tensor, picks: Tensor) -> Level:
-        """The picks and what is around them."""
-        center = ops.gather(pos, picks)
-        near = ops.ball_query(pos, center, self.radius, self.k, validate=False)  # (B, M, k)
-        x = self.first.grouped(pos, features, center, near)
-        return center, pooled(self.layers, x.flatten(0, 1)).view(*picks.shape, -1)
+    def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:
+        """The features of the balls."""
+        near = points.ball(self.radius, self.k, centers)  # (M, k)
+        return mlp_maxpool(self.layers, linear_on_groups(self.first, points, x, centers.pos, near))
 
 
 class Propagation(nn.Module):
-    """Features of few points carried to many, beside what those had before.
+    """Features of few points carried to many and joined with theirs.
 
     Shapes:
-        - fine: (B, N, 3) and (B, N, C_fine); coarse: (B, M, 3) and (B, M, C_coarse)
-        - cloud: (B, C_cloud) or None
-        - output: (B, N, sizes[-1])
+        - fine: features (N, C_fine); coarse: features (M, C_coarse); of_cloud: (B, C_cloud)
+        - output: (N, sizes[-1])
     """
 
     def __init__(self, channels: int, sizes: Sequence[int]) -> None:
         super().__init__()
-        self.layers = perceptron((channels, *sizes))
+        self.layers = mlp((channels, *sizes))
 
-    def forward(self, fine: Level, coarse: Level, cloud: Tensor | None = None) -> Tensor:
-        """Three-point interpolation, then a perceptron on each point and what its cloud is."""
-        carried = ops.interpolate(coarse[1], coarse[0], fine[0], validate=False)
-        x = torch.cat((carried, fine[1]), dim=-1)
-        out: Tensor = self.layers(x) if cloud is None else beside(self.layers, x, cloud)
+    def forward(self, fine: Level, coarse: Level, of_cloud: Tensor | None = None) -> Tensor:
+        """Three-point interpolation, then layers on each point and what its cloud adds."""
+        points, own = fine
+        x = torch.cat((coarse[0].interpolate(coarse[1], points), own), dim=-1)
+        if of_cloud is not None:
+            return mlp_with_global(self.layers, x, points, of_cloud)
+        out: Tensor = self.layers(x)
         return out
 
 
-class PointNet2Objects(PointModel):
+class PointNet2(PointModel):
     """The three abstractions of an object: 512 points, 128 points, one vector.
 
     `PointNet++ <https://arxiv.org/abs/1706.02413>`_ (Qi et al., NIPS 2017), SSG in its
     supplementary: radius 0.2 and 32 neighbors, 0.4 and 64, then everything. With ``encoding`` it
     is VecKM <-> PN++ of Section 4.2 of the VecKM paper: the encoding takes the place of the first
-    abstraction, on the same 512 points; where features are given, they go beside it.
+    abstraction, on the same 512 points; where x is given, it is joined with it.
     Clouds of fewer points are taken whole.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.encoding: Encoding | None = None
+    name = "pointnet2"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
         self.first: SetAbstraction | None = None
-        if encoding is None:
-            self.first = SetAbstraction(in_channels, (64, 64, 128), 0.2, 32)
+        self.width = self.local_channels
+        if config.encoding is None:
+            self.first = SetAbstraction(config.in_channels, (64, 64, 128), 0.2, 32)
             self.width = 128
-        else:
-            self.encoding = Encoding(encoding, validate=False)
-            self.width = encoding.channels + in_channels
         self.second = SetAbstraction(self.width, (128, 128, 256), 0.4, 64)
-        self.third = perceptron((3 + 256, 256, 512, 1024))
+        self.third = mlp((3 + 256, 256, 512, 1024))
 
-    def abstracted(self, pos: Tensor, features: Tensor) -> tuple[Level, Level, Tensor]:
+    def abstract(self, clouds: Clouds, x: Tensor) -> tuple[Level, Level, Tensor]:
         """512 points, 128 points, and the vector of the cloud (B, 1024)."""
-        picks = ops.farthest_points(pos, min(512, pos.shape[1]), validate=False)
-        if self.first is not None:
-            fine = self.first(pos, features, picks)
-        else:
-            assert self.encoding is not None
-            at = ops.gather(pos, picks)
-            local = self.encoding(pos, at)
-            fine = (at, torch.cat((local, ops.gather(features, picks)), dim=-1))
-        few = ops.farthest_points(fine[0], min(128, fine[0].shape[1]), validate=False)
-        coarse = self.second(*fine, few)
-        return fine, coarse, pooled(self.third, torch.cat(coarse, dim=-1))
+        picks, fine = clouds.sample(lambda n: min(512, n))
+        if self.encoding is not None:
+            x = torch.cat((self.encoding.of(clouds, queries=fine), ops.gather(x, picks)), dim=-1)
+        elif self.first is not None:
+            x = self.first(clouds, x, fine)
+        coarse = fine.sample(lambda n: min(128, n))[1]
+        y = self.second(fine, x, coarse)
+        of_cloud = mlp_maxpool(self.third, torch.cat((coarse.pos, y), dim=-1), coarse)
+        return (fine, x), (coarse, y), of_cloud
 
 
-class PointNet2Classifier(PointNet2Objects):
-    """One answer for each cloud.
+class PointNet2Classifier(PointNet2, Classifier):
+    """The abstractions of :class:`PointNet2` and layers of the cloud."""
 
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, num_classes)
-    """
+    config_type = PointNet2ClassifierConfig
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories, encoding)
-        self.answer = head((1024, 512, 256), num_classes, dropout)
+    def __init__(self, config: PointNet2ClassifierConfig) -> None:
+        super().__init__(config)
+        self.head = head((1024, 512, 256), config.num_classes, config.dropout)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """From the vector of the cloud."""
-        out: Tensor = self.answer(self.abstracted(pos, features)[2])
-        return out
+        return Output(self.head(self.abstract(clouds, x)[2]))
 
 
-class PointNet2Parts(PointNet2Objects):
-    """One answer for each point of an object of a known category.
+class PointNet2Parts(PointNet2, PartSegmenter):
+    """The abstractions of :class:`PointNet2`, and propagation back to all points."""
 
-    Shapes:
-        - pos: (B, N, 3)
-        - category: (B,) int64
-        - output: (B, N, num_classes)
-    """
+    config_type = PointNet2PartsConfig
+    config: PointNet2PartsConfig
+    default_encoding = replace(PartSegmenter.default_encoding, position=0.0)  # sees coordinates
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories, encoding)
-        self.up3 = perceptron((1024 + 256, 256, 256))
+    def __init__(self, config: PointNet2PartsConfig) -> None:
+        super().__init__(config)
+        self.up3 = mlp((1024 + 256, 256, 256))
         self.up2 = Propagation(256 + self.width, (256, 128))
-        self.up1 = Propagation(128 + 3 + in_channels + num_categories, (128, 128, 128))
-        self.answer = head((128, 128), num_classes, dropout)
+        own = 3 + config.in_channels
+        self.up1 = Propagation(128 + own + config.num_categories, (128, 128, 128))
+        self.head = head((128, 128), config.num_classes, config.dropout)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:
-        """Down to one vector and up again, with what each level had before."""
-        fine, coarse, cloud = self.abstracted(pos, features)
-        x = beside(self.up3, coarse[1], cloud)
-        x = self.up2(fine, (coarse[0], x))
-        own = torch.cat((pos, features), dim=-1)
-        out: Tensor = self.answer(self.up1((pos, own), (fine[0], x), category))
-        return out
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
+        """Down to one vector and up again, with the features of each level."""
+        fine, (coarse, y), of_cloud = self.abstract(clouds, x)
+        y = mlp_with_global(self.up3, y, coarse, of_cloud)
+        y = self.up2(fine, (coarse, y))
+        own = torch.cat((clouds.pos, x), dim=-1)
+        return Output(self.head(self.up1((clouds, own), (fine[0], y), category)))
 
 
-class PointNet2Scenes(PointModel):
-    """One answer for each point of a scene: four abstractions, each to a quarter of the points.
+class PointNet2Scenes(SemanticSegmenter):
+    """Four abstractions, each to a quarter of the points, and propagation back.
 
-    The sizes are those of the authors' network for scenes, with radii from 0.1 to 0.8. With
-    ``encoding`` it is VecKM -> PN++ of Section 4.4 of the VecKM paper: the encoding of every point
-    comes in as its features.
-
-    Args:
-        num_classes: logits of a point.
-        in_channels: channels of ``features``.
-        num_categories: of objects; 0 for scenes.
-        encoding: sizes of VecKM in front; none for plain PointNet++.
-        radius: of the first abstraction, doubled for each one after it.
-        dropout: before the last layer.
-
-    Shapes:
-        - pos: (B, N, 3)
-        - output: (B, N, num_classes)
+    The sizes are those of the authors' network for scenes. With ``encoding`` it is VecKM -> PN++ of
+    Section 4.4 of the VecKM paper: the encoding of every point comes in as its features.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_channels: int = 0,
-        num_categories: int = 0,
-        encoding: EncodingSettings | None = None,
-        *,
-        radius: float = 0.1,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__(num_classes, in_channels, num_categories)
-        self.encoding = None if encoding is None else Encoding(encoding, validate=False)
+    name = "pointnet2"
+    config_type = PointNet2ScenesConfig
+    default_encoding = replace(SemanticSegmenter.default_encoding, position=0.0)
+
+    def __init__(self, config: PointNet2ScenesConfig) -> None:
+        super().__init__(config)
         # The coordinates come in as features too, as in the authors' network: a scene has a floor.
-        wide = 3 + in_channels + (0 if encoding is None else encoding.channels)
+        wide = self.local_channels + (0 if config.encoding is None else 3)
         sizes = ((32, 32, 64), (64, 64, 128), (128, 128, 256), (256, 256, 512))
         inner = (wide, *[s[-1] for s in sizes])
         self.down = nn.ModuleList(
-            SetAbstraction(c, s, radius * 2**i, 32)
+            SetAbstraction(c, s, config.radius * 2**i, 32)
             for i, (c, s) in enumerate(zip(inner, sizes, strict=False))
         )
         self.up = nn.ModuleList(
             Propagation(c, s) for c, s in ((768, (256, 256)), (384, (256, 256)), (320, (256, 128)))
         )
-        self.up_last = perceptron((128, 128, 128, 128))
-        self.answer = head((128, 128), num_classes, dropout)
+        self.up_last = mlp((128, 128, 128, 128))
+        self.head = head((128, 128), config.num_classes, config.dropout)
 
-    def logits(self, pos: Tensor, features: Tensor, category: Tensor) -> Tensor:  # noqa: ARG002
+    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
         """Down by quarters and up again."""
-        local = [] if self.encoding is None else [self.encoding(pos)]
-        levels = [(pos, torch.cat((pos, features, *local), dim=-1))]
+        local = [] if self.encoding is None else [self.encoding.of(clouds)]
+        levels = [(clouds, torch.cat((clouds.pos, x, *local), dim=-1))]
         for down in self.down:
-            count = -(-levels[-1][0].shape[1] // 4)
-            picks = ops.farthest_points(levels[-1][0], count, validate=False)
-            levels.append(down(*levels[-1], picks))
-        at, x = levels.pop()
+            points, x = levels[-1]
+            centers = points.sample(lambda n: -(-n // 4))[1]
+            levels.append((centers, down(points, x, centers)))
+        points, x = levels.pop()
         for up in self.up:
             fine = levels.pop()
-            x = up(fine, (at, x))
-            at = fine[0]
-        x = self.up_last(ops.interpolate(x, at, pos, validate=False))
-        out: Tensor = self.answer(x)
-        return out
+            points, x = fine[0], up(fine, (points, x))
+        return Output(self.head(self.up_last(points.interpolate(x, clouds))))

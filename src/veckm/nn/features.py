@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.activation import ComplexReLU
+from veckm.nn.activation import ComplexReLU, SquaredNorm
 from veckm.nn.linear import ComplexLinear, real_linear, real_matrix
-from veckm.nn.magnitude import SquaredNorm
 from veckm.nn.module import as_real, check_input
 from veckm.nn.norm import ComplexBatchNorm
 
@@ -27,10 +24,10 @@ class FeatureBlock(nn.Module):
         hidden: channels between the two linear layers.
         out_features: C, channels of the result.
         batch_norm: whiten the hidden channels with :class:`ComplexBatchNorm` before the ReLU. The
-            paper does not; it helps where encodings are not normalized. b_1 is then left out, for
-            the batch norm would subtract it again.
-        device: where the parameters live.
-        dtype: complex64 or complex128, or the real dtype beside it; torch's default if None.
+            paper does not; it helps where encodings are not normalized. b_1 is then left out,
+            since the batch norm would subtract it again.
+        device: of the parameters.
+        dtype: complex64 or complex128, or that of the parts; torch's default if None.
 
     Shapes:
         - input: (..., D) complex
@@ -53,47 +50,30 @@ class FeatureBlock(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.in_features, self.hidden, self.out_features = in_features, hidden, out_features
-        layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["linear1"] = ComplexLinear(
+        self.linear1 = ComplexLinear(
             in_features, hidden, bias=not batch_norm, device=device, dtype=dtype
         )
-        if batch_norm:
-            layers["norm"] = ComplexBatchNorm(hidden, device=device, dtype=dtype)
-        layers["relu"] = ComplexReLU()
-        layers["linear2"] = ComplexLinear(hidden, out_features, device=device, dtype=dtype)
-        layers["magnitude"] = SquaredNorm()
-        # Named, not numbered, so that checkpoints keep their keys if a layer is added.
-        self.layers = nn.Sequential(layers)
+        self.norm = ComplexBatchNorm(hidden, device=device, dtype=dtype) if batch_norm else None
+        self.relu = ComplexReLU()
+        self.linear2 = ComplexLinear(hidden, out_features, device=device, dtype=dtype)
+        self.magnitude = SquaredNorm()
 
-    def forward(
-        self,
-        G: Tensor,  # (..., D) complex
-    ) -> Tensor:  # (..., C) real
+    def forward(self, G: Tensor) -> Tensor:  # (..., D) complex -> (..., C) real
         """The real features of every encoding."""
-        features: Tensor = self.layers[-2:](self.before(G))
+        features: Tensor = self.magnitude(self.linear2(self.hidden(G)))
         return features
 
-    def before(
-        self,
-        G: Tensor,  # (..., D) complex
-    ) -> Tensor:  # (..., hidden) complex
-        """What comes into the last linear layer."""
-        linear, norm, relu = self.layers[0], self.layers[1], self.layers[-3]
-        if self.training or not isinstance(norm, ComplexBatchNorm):
-            hidden: Tensor = self.layers[:-2](G)
-            return hidden
-        assert isinstance(linear, ComplexLinear)
-        check_input(linear, G, linear.in_features, linear.weight.dtype)
-        hidden = relu(real_linear(G, *_folded(linear, norm)))
+    def hidden(self, G: Tensor) -> Tensor:  # (..., D) complex -> (..., hidden) complex
+        """The input of the last linear layer."""
+        if self.norm is None:
+            z = self.linear1(G)
+        elif self.training:
+            z = self.norm(self.linear1(G))
+        else:
+            check_input(self.linear1, G, self.linear1.in_features, self.norm.weight.dtype)
+            z = real_linear(G, *_folded(self.linear1, self.norm))
+        hidden: Tensor = self.relu(z)
         return hidden
-
-    @property
-    def last(self) -> ComplexLinear:
-        """The last linear layer, W_2 and b_2."""
-        layer = self.layers[-2]
-        assert isinstance(layer, ComplexLinear)
-        return layer
 
 
 def _folded(linear: ComplexLinear, norm: ComplexBatchNorm) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.module import ComplexModule, as_real, check_input, check_sizes, complex_dtype
+from veckm.nn.module import ComplexModule, as_real, check_input, check_sizes, real_dtype
 
 
 class ComplexLinear(ComplexModule):
@@ -13,24 +13,23 @@ class ComplexLinear(ComplexModule):
 
     .. math:: y = W x + b, \qquad W \in \mathbb{C}^{C_\text{out} \times C_\text{in}}
 
-    The start is the Glorot draw of `Deep Complex Networks <https://arxiv.org/abs/1705.09792>`_
-    (Trabelsi et al., ICLR 2018, Section 3.6): a Rayleigh magnitude and a uniform phase with
-    :math:`\mathrm{E}|W|^2 = 2 / (C_\text{in} + C_\text{out})`, so that variances neither grow nor
-    shrink on the way through, forward or back (exactly so where the two sizes are equal:
-    :math:`\mathrm{E}|y|^2 = \mathrm{E}|x|^2 \cdot 2 C_\text{in} / (C_\text{in} + C_\text{out})`).
+    The initial weights are the Glorot draw of `Deep Complex Networks
+    <https://arxiv.org/abs/1705.09792>`_ (Trabelsi et al., ICLR 2018, Section 3.6): a Rayleigh
+    magnitude and a uniform phase with :math:`\mathrm{E}|W|^2 = 2 / (C_\text{in} + C_\text{out})`,
+    so that variances neither grow nor shrink where the two sizes are equal.
 
     Args:
         in_features: C_in.
         out_features: C_out.
         bias: whether to add b, which starts at zero.
-        device: where the parameters live.
-        dtype: complex64 or complex128, or the real dtype beside it; torch's default if None.
+        device: of the parameters.
+        dtype: complex64 or complex128, or that of the parts; torch's default if None.
 
     Shapes:
         - input: (..., C_in) complex
         - output: (..., C_out) complex
-        - weight: (C_out, C_in) complex
-        - bias: (C_out,) complex
+        - weight: (C_out, C_in) complex, a view of the parameter weight_parts (C_out, C_in, 2)
+        - bias: (C_out,) complex, a view of the parameter bias_parts (C_out, 2)
 
     Example:
         >>> layer = ComplexLinear(256, 128)
@@ -38,7 +37,7 @@ class ComplexLinear(ComplexModule):
         torch.Size([1000, 128])
     """
 
-    bias: nn.Parameter | None
+    bias_parts: nn.Parameter | None
 
     def __init__(
         self,
@@ -51,38 +50,40 @@ class ComplexLinear(ComplexModule):
     ) -> None:
         super().__init__()
         check_sizes("ComplexLinear", in_features=in_features, out_features=out_features)
-        self.in_features = in_features
-        self.out_features = out_features
-        kind = complex_dtype(dtype)
-        weight = torch.empty(out_features, in_features, device=device, dtype=kind)
-        self.weight = nn.Parameter(weight)  # (C_out, C_in)
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=kind))
-        else:
-            self.register_parameter("bias", None)
+        self.in_features, self.out_features = in_features, out_features
+        dtype = real_dtype(dtype)
+        self.weight_parts = nn.Parameter(
+            torch.empty(out_features, in_features, 2, device=device, dtype=dtype)
+        )
+        parts = torch.empty(out_features, 2, device=device, dtype=dtype) if bias else None
+        self.register_parameter("bias_parts", None if parts is None else nn.Parameter(parts))
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draw W anew from torch's global generator and set b to zero."""
-        # Rayleigh magnitude and uniform phase are a Gaussian in each part, with half of E|W|^2.
-        std = (self.in_features + self.out_features) ** -0.5
-        nn.init.normal_(as_real(self.weight.detach()), std=std)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+    @property
+    def weight(self) -> Tensor:
+        """W, (C_out, C_in) complex."""
+        return torch.view_as_complex(self.weight_parts)
 
-    def forward(
-        self,
-        z: Tensor,  # (..., C_in) complex
-    ) -> Tensor:  # (..., C_out) complex
+    @property
+    def bias(self) -> Tensor | None:
+        """b, (C_out,) complex."""
+        return None if self.bias_parts is None else torch.view_as_complex(self.bias_parts)
+
+    def reset_parameters(self) -> None:
+        """Draw W again from torch's global generator and set b to zero."""
+        # Rayleigh magnitude and uniform phase are a Gaussian in each part, with half of E|W|^2.
+        nn.init.normal_(self.weight_parts, std=(self.in_features + self.out_features) ** -0.5)
+        if self.bias_parts is not None:
+            nn.init.zeros_(self.bias_parts)
+
+    def forward(self, z: Tensor) -> Tensor:  # (..., C_in) complex -> (..., C_out) complex
         """W z + b for every vector along the last dimension."""
-        check_input(self, z, self.in_features, self.weight.dtype)
-        bias = None if self.bias is None else as_real(self.bias).flatten()  # (2 C_out,)
+        check_input(self, z, self.in_features, self.weight_parts.dtype)
+        bias = None if self.bias_parts is None else self.bias_parts.flatten()
         return real_linear(z, real_matrix(self.weight), bias)
 
     def extra_repr(self) -> str:
-        """The sizes, for ``print(layer)``."""
-        bias = self.bias is not None
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}"
+        return f"{self.in_features}, {self.out_features}, bias={self.bias_parts is not None}"
 
 
 def real_linear(
@@ -90,16 +91,14 @@ def real_linear(
     matrix: Tensor,  # (2 C_out, 2 C_in) real
     bias: Tensor | None,  # (2 C_out,) real
 ) -> Tensor:  # (..., C_out) complex
-    """Any real-linear map of interleaved parts, and a shift."""
+    """A real affine map of the interleaved parts of ``z``."""
     parts = as_real(z).flatten(-2)  # (..., 2 C_in)
     out = nn.functional.linear(parts, matrix, bias)  # (..., 2 C_out)
     # Under autocast the product comes back in half precision, which has no complex view.
     return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (-1, 2)))
 
 
-def real_matrix(
-    weight: Tensor,  # (C_out, C_in) complex
-) -> Tensor:  # (2 C_out, 2 C_in) real
+def real_matrix(weight: Tensor) -> Tensor:  # (C_out, C_in) complex -> (2 C_out, 2 C_in) real
     """The same map on interleaved parts: each entry w becomes [[Re w, -Im w], [Im w, Re w]].
 
     One real product of this size has the flops of the complex one and runs twice as fast on the

@@ -1,83 +1,74 @@
-"""What the complex layers share: real views, checks at the door, and moves that keep the phase."""
+"""What the complex layers share: storage of complex parameters as real ones, and input checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-# torch has no complex twin of bfloat16, so these are all the real dtypes that can carry a phase.
-_REAL = (torch.float16, torch.float32, torch.float64)
+_PARTS = "_parts"
 
 
 class ComplexModule(nn.Module):
-    r"""Base of the layers that hold complex parameters or buffers.
+    """Base of layers with complex parameters, stored as real ones with (Re, Im) as last dimension.
 
-    .. math:: \mathrm{to}(z) = \mathrm{to}(\mathrm{Re}\,z) + i\,\mathrm{to}(\mathrm{Im}\,z)
-
-    A plain module ignores its complex tensors in ``.double()`` and drops their imaginary part in
-    ``.to(torch.float64)``. A network around VecKM is half real and half complex, so here both
-    calls move the two parts alike: float32 goes with complex64, float64 with complex128.
+    Gradient scalers, fused optimizers and ``.double()`` handle real parameters only. The parameter
+    ``weight_parts`` (..., 2) is read as ``weight`` (...) complex; likewise for the others.
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ComplexModule:
-        def by_parts(t: Tensor) -> Tensor:
-            if not t.is_complex():
-                return _keep_real(t, fn)
-            parts = fn(torch.view_as_real(t))
-            if parts.is_complex():  # .to(torch.complex128): the target is complex already
-                return fn(t)
-            if parts.dtype not in _REAL:
+        def checked(t: Tensor) -> Tensor:
+            moved = fn(t)
+            if t.is_floating_point() and moved.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
-                    f"{type(self).__name__} is complex and {parts.dtype} has no complex twin; "
-                    "move it to float32 or float64, or use torch.autocast for lower precision"
+                    f"{type(self).__name__} cannot be stored in {moved.dtype}; use float32 or "
+                    "float64, and torch.autocast for lower precision"
                 )
-            return torch.view_as_complex(parts)
+            return moved
 
-        super()._apply(by_parts, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
+        super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
         return self
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """As every module; complex tensors of earlier versions are split into their parts."""
+        for name in (*self._parameters, *self._buffers):
+            old = state_dict.get(prefix + name.removesuffix(_PARTS))
+            if name.endswith(_PARTS) and old is not None:
+                del state_dict[prefix + name.removesuffix(_PARTS)]
+                state_dict[prefix + name] = as_real(old)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
-def _keep_real(t: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
-    """``fn(t)`` for a real tensor, which stays real even in ``.to(torch.complex128)``."""
-    moved = fn(t)
-    return moved.real.clone() if moved.is_complex() else moved
 
-
-def as_real(z: Tensor) -> Tensor:
-    r"""(Re z, Im z) as one more dimension of 2, without a copy where torch can.
-
-    Shapes:
-        - input: (...) complex
-        - output: (..., 2) real
-    """
+def as_real(z: Tensor) -> Tensor:  # (...) complex -> (..., 2) real
+    """(Re z, Im z) as one more dimension, without a copy where torch can."""
     # conj() is lazy in torch, and a tensor that still has to be conjugated has no real view.
     return torch.view_as_real(z.resolve_conj())
 
 
 def check_complex(layer: str, z: Tensor) -> None:
-    """Raise a TypeError unless ``z`` is complex; ``layer`` is named in the message."""
+    """Raise a TypeError unless ``z`` is complex."""
     if not z.is_complex():
         raise TypeError(
-            f"{layer} takes a complex tensor, got {z.dtype}; pass the VecKM encoding itself, "
+            f"{layer} expects a complex tensor, got {z.dtype}; pass the VecKM encoding itself, "
             "or torch.complex(x, torch.zeros_like(x)) for a real x"
         )
 
 
 def check_input(layer: nn.Module, z: Tensor, channels: int, dtype: torch.dtype) -> None:
-    """Raise unless ``z`` is (..., channels) of ``dtype``, the complex dtype of the parameters."""
+    """Raise unless ``z`` is (..., channels), in the complex dtype of the real ``dtype``."""
     name = type(layer).__name__
     check_complex(name, z)
     if z.ndim == 0 or z.shape[-1] != channels:
         raise ValueError(
-            f"{name} takes (..., {channels}), channels last, got {tuple(z.shape)}; "
+            f"{name} expects (..., {channels}), channels last, got {tuple(z.shape)}; "
             "transpose the input or build the layer for its last dimension"
         )
-    if z.dtype != dtype:
+    if z.dtype != dtype.to_complex():
         raise TypeError(
-            f"{name} holds {dtype} and got {z.dtype}; "
-            f"call layer.to({z.dtype.to_real()}) or z.to({dtype}) so that they agree"
+            f"{name} has {dtype} parameters and got {z.dtype}; call layer.to({z.dtype.to_real()}) "
+            f"or z.to({dtype.to_complex()}) so that they agree"
         )
 
 
@@ -88,6 +79,6 @@ def check_sizes(layer: str, **sizes: int) -> None:
             raise ValueError(f"{layer} needs {name} of at least 1, got {size}")
 
 
-def complex_dtype(dtype: torch.dtype | None) -> torch.dtype:
-    """The complex twin of ``dtype``, or of torch's default dtype: float32 gives complex64."""
-    return (dtype or torch.get_default_dtype()).to_complex()
+def real_dtype(dtype: torch.dtype | None) -> torch.dtype | None:
+    """The dtype of the parts: complex64 gives float32, and real dtypes stay."""
+    return None if dtype is None else dtype.to_real()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
+from veckm.engines.curve import interleave
 from veckm.models.ops.clouds import bounds
 from veckm.parallel import one_thread, share, workers
 
@@ -20,8 +21,8 @@ _CHUNK = 512
 #: A worker has at least so many points: with fewer its steps are so short that workers wait for the
 #: interpreter most of the time.
 _WORKER_POINTS = 1 << 17
-#: Bits of a Morton code for each axis; three axes fit in an int64. Points coded at a time.
-_BITS, _MORTON_ROWS = 16, 1 << 14
+#: Bits of a Morton code for each axis; three axes fit in an int64.
+_BITS = 16
 
 Method = Literal["auto", "exact", "chunked"]
 
@@ -165,37 +166,13 @@ def _chunked(
     return found[:, wanted]
 
 
-def _morton(
-    pos: Tensor,  # (B, N, D)
-) -> Tensor:  # (B, N) int64
-    """The bits of the D cell numbers of every point, one after the other."""
+def _morton(pos: Tensor) -> Tensor:  # (B, N, D) -> (B, N) int64
+    """Where every point is along the Morton curve through its cloud."""
     low = pos.amin(1, keepdim=True)
     side = (pos.amax(1, keepdim=True) - low).amax(2, keepdim=True)
     side = torch.where(side > 0, side, torch.ones_like(side))
-    code = torch.empty(pos.shape[:2], dtype=torch.int64, device=pos.device)
-
-    def work(start: int) -> None:
-        rows = slice(start, start + _MORTON_ROWS)
-        code[:, rows] = _interleave(((pos[:, rows] - low) / side * (2**_BITS - 1)).long())
-
-    starts = range(0, pos.shape[1], _MORTON_ROWS)
-    share(starts, lambda _: work, workers(pos.device, len(starts)))
-    return code
-
-
-def _interleave(cell: Tensor) -> Tensor:  # (B, N, D) int64 -> (B, N)
-    """The bits of all axes in turn, a byte at a time."""
-    dims = cell.shape[2]
-    byte = torch.arange(256, device=cell.device)
-    spread = torch.zeros_like(byte)
-    for bit in range(8):
-        spread |= ((byte >> bit) & 1) << (bit * dims)
-    code = torch.zeros_like(cell[..., 0])
-    for shift in range(0, _BITS, 8):
-        part = spread[(cell >> shift) & 255]
-        for axis in range(dims):
-            code |= part[..., axis] << (shift * dims + axis)
-    return code
+    cell = ((pos - low) / side * (2**_BITS - 1)).long()
+    return interleave(cell.flatten(0, 1), _BITS).view(pos.shape[:2])
 
 
 @one_thread()

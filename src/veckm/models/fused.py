@@ -1,0 +1,336 @@
+r"""Layers computed in another order than written: the same values and gradients, less work.
+
+Each has a plain twin, ``*_plain``, which is the definition; tests compare the two, and the fused
+one falls back on it where it does not apply (mixed precision, ragged batches).
+
+``mlp_maxpool`` is the largest of them. PointNet's widest layer, 128 -> 1024 channels, is followed
+by a maximum over points. Of its N x C numbers only B x C go on. With h the input, x = W h, and a
+batch norm in training:
+
+    mean(x) = W mean(h),   var(x) = diag(W C W^T),   C = cov(h)        no look at x
+    y = max_n relu(norm(x_n)) = relu(norm(max_n x_n))                 both grow; min where gamma < 0
+
+and the gradient is that of the rows that are the maximum, plus two terms of the norm that are the
+same for all rows up to a product with h:
+
+    dx = (G - mean(G) - x^ mean(G x^)) / sigma,   x^ = (x - mean(x)) / sigma
+    dh = dx W   = sparse rows of W  -  a constant  -  (h - mean(h)) W^T D W      K x K, not C x K
+    dW = dx^T h = sparse rows of h  -  D W C
+
+So the layer costs one product in a training step instead of three, and its activations are held a
+few clouds at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from veckm.models.clouds import Clouds
+from veckm.models.layers import LinearBN, Norm, activate
+from veckm.models.ops import gather
+from veckm.nn import ComplexLinear
+
+#: Numbers of x that are held at a time.
+_HELD = 1 << 20
+#: Clouds of so many points, as the groups of PointNet++, are better multiplied together.
+_SMALL = 128
+
+
+# --- a layer on the neighbors of centers ---------------------------------------------------------
+
+
+def linear_on_groups(
+    layer: LinearBN,
+    clouds: Clouds,
+    x: Tensor,  # (N, C)
+    centers: Tensor,  # (M, 3)
+    near: Tensor,  # (M, K)
+) -> Tensor:  # (M, K, C_out)
+    r"""The layer on (x_j - x_i, f_j) of every neighbor j of every center i.
+
+    .. math:: W (x_j - x_i, f_j) = W (x_j, f_j) - W_x x_i
+
+    Computed at the points and the centers, then gathered: each of many neighbors costs a
+    subtraction instead of a product.
+    """
+    weight, shift = (layer.linear.weight, None) if layer.training else layer.folded()
+    at = nn.functional.linear(torch.cat((clouds.pos, x), dim=-1), weight, shift)
+    y = gather(at, near) - (centers @ weight[:, :3].t())[:, None]
+    return activate(layer.norm(y) if layer.training else y, layer.slope)
+
+
+def linear_on_groups_plain(
+    layer: LinearBN, clouds: Clouds, x: Tensor, centers: Tensor, near: Tensor
+) -> Tensor:
+    """:func:`linear_on_groups` as it is defined."""
+    offset = gather(clouds.pos, near) - centers[:, None]
+    out: Tensor = layer(torch.cat((offset, gather(x, near)), dim=-1))
+    return out
+
+
+# --- layers on features of points and of their clouds --------------------------------------------
+
+
+def mlp_with_global(
+    layers: nn.Sequential,  # the first of them LinearBN
+    x: Tensor,  # (N, C)
+    clouds: Clouds,
+    of_cloud: Tensor,  # (B, C')
+) -> Tensor:  # (N, C_out)
+    r"""The layers on each point's features joined with those of its cloud.
+
+    .. math:: W (x_i, c) = W_x x_i + W_c c
+
+    What the cloud adds is computed once per cloud, and nothing is copied to the points.
+    """
+    first, *rest = layers
+    assert isinstance(first, LinearBN)
+    weight, shift = (first.linear.weight, None) if first.training else first.folded()
+    own, common = weight.split((x.shape[-1], of_cloud.shape[-1]), dim=1)
+    y = clouds.add(x @ own.t(), nn.functional.linear(of_cloud, common, shift))
+    y = activate(first.norm(y) if first.training else y, first.slope)
+    for layer in rest:
+        y = layer(y)
+    return y
+
+
+def mlp_with_global_plain(
+    layers: nn.Sequential, x: Tensor, clouds: Clouds, of_cloud: Tensor
+) -> Tensor:
+    """:func:`mlp_with_global` as it is defined."""
+    out: Tensor = layers(torch.cat((x, clouds.repeat(of_cloud)), dim=-1))
+    return out
+
+
+# --- edge convolution ----------------------------------------------------------------------------
+
+
+def edge_maxpool(
+    weight: Tensor,  # (C_out, 2 C), Theta and Phi
+    norm: Norm,
+    slope: float,
+    x: Tensor,  # (N, C)
+    near: Tensor,  # (N, K)
+) -> Tensor:  # (N, C_out)
+    r"""The maximum over edges of one layer on (f_j - f_i, f_i), without the N x K edges.
+
+    .. math:: \Theta (f_j - f_i) + \Phi f_i = u_j + c_i, \qquad
+              u = \Theta f, \quad c = (\Phi - \Theta) f
+
+    Norm and activation are monotone in each channel, so the maximum over the edges of i is that of
+    u (the minimum where gamma < 0), and the mean and variance over all edges follow from sums over
+    neighbors: Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i).
+    """
+    if torch.is_autocast_enabled(x.device.type) or near.numel() < 2:
+        return edge_maxpool_plain(weight, norm, slope, x, near)
+    theta, phi = weight.chunk(2, dim=1)
+    u, c = x @ theta.t(), x @ (phi - theta).t()
+    sign = torch.where(norm.weight.detach() < 0, -1.0, 1.0).to(u)
+    best = sign * nn.functional.embedding_bag(near, sign * u, mode="max")
+    if not norm.training:
+        scale, shift = norm.scale_and_shift()
+        return activate((best + c) * scale + shift, slope)
+    edges = near.numel()
+    share = torch.bincount(near.flatten(), minlength=len(u)).to(u) / edges  # (N,)
+    u_mean, c_mean = share @ u, c.mean(0)
+    off_u, off_c = u - u_mean, c - c_mean
+    around = nn.functional.embedding_bag(near, off_u, mode="sum")  # (N, C_out)
+    var = share @ off_u.square() + off_c.square().mean(0) + 2 * (around * off_c).sum(0) / edges
+    var = var.clamp_min(0)
+    _track(norm, u_mean + c_mean, var, edges)
+    scale = norm.weight * (var + norm.eps).rsqrt()
+    return activate((best + c - u_mean - c_mean) * scale + norm.bias, slope)
+
+
+def edge_maxpool_plain(weight: Tensor, norm: Norm, slope: float, x: Tensor, near: Tensor) -> Tensor:
+    """:func:`edge_maxpool` as it is defined."""
+    own = x[:, None].expand(-1, near.shape[1], -1)
+    edge = torch.cat((gather(x, near) - own, own), dim=-1) @ weight.t()
+    return activate(norm(edge), slope).amax(1)
+
+
+# --- the maximum over points ---------------------------------------------------------------------
+
+
+def mlp_maxpool(
+    layers: nn.Sequential | LinearBN,  # the last of them LinearBN
+    x: Tensor,  # (B, N, K), or (N, K) with clouds
+    clouds: Clouds | None = None,
+) -> Tensor:  # (B, C)
+    """The maximum over the points of each cloud, or group, of the layers' output."""
+    if clouds is not None and not clouds.uniform:
+        return clouds.max(layers(x))
+    x = x if clouds is None else clouds.dense(x)
+    *before, last = [layers] if isinstance(layers, LinearBN) else layers
+    assert isinstance(last, LinearBN)
+    for layer in before:
+        x = layer(x)
+    plain = not (last.training and torch.is_grad_enabled())
+    plain = plain or torch.is_autocast_enabled(x.device.type)
+    if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
+        return mlp_maxpool_plain(last, x)
+    norm = last.norm
+    y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
+    _track(norm, mean, var, x.shape[0] * x.shape[1])
+    return activate(y, last.slope)
+
+
+def mlp_maxpool_plain(layers: nn.Module, x: Tensor) -> Tensor:  # (B, N, K) -> (B, C)
+    """:func:`mlp_maxpool` as it is defined."""
+    out: Tensor = layers(x).amax(1)
+    return out
+
+
+@torch.no_grad()
+def _track(norm: nn.BatchNorm1d, mean: Tensor, var: Tensor, rows: int) -> None:
+    """Update the running statistics as torch's own batch norm does."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.num_batches_tracked += 1
+    rate = norm.momentum
+    if rate is None:
+        rate = 1.0 / float(norm.num_batches_tracked)
+    norm.running_mean.lerp_(mean, rate)
+    norm.running_var.lerp_(var * (rows / (rows - 1)), rate)
+
+
+class _NormMax(torch.autograd.Function):
+    """max_n norm(W h_n), with the mean and the variance of W h."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,  # (B, N, K)
+        W: Tensor,  # (C, K)
+        gamma: Tensor,  # (C,)
+        beta: Tensor,  # (C,)
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # (B, C), (C,), (C,)
+        rows = h.shape[0] * h.shape[1]
+        middle = h.mean((0, 1))
+        off = (h - middle).flatten(0, 1)
+        C = off.t() @ off / rows
+        WC = W @ C
+        mean, var = W @ middle, (WC * W).sum(1).clamp_min(0)
+        sign = torch.where(gamma < 0, -1.0, 1.0).to(W)
+        best, at = _argmax(h, W * sign[:, None])
+        inverse = (var + eps).rsqrt()
+        unit = (best * sign - mean) * inverse
+        ctx.save_for_backward(h, W, gamma, middle, WC, inverse, unit, at)
+        ctx.mark_non_differentiable(mean, var)
+        return unit * gamma + beta, mean, var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        h, W, gamma, middle, WC, inverse, unit, at = ctx.saved_tensors
+        rows = h.shape[0] * h.shape[1]
+        g = dy * gamma * inverse  # (B, C) at the maxima
+        D = (g * unit).sum(0) * inverse  # (C,) times x - mean(x), over the rows
+        dh = (h.flatten(0, 1) - middle) @ (W.t() @ (W * (D / -rows)[:, None]))
+        dh -= (g.sum(0) / rows) @ W
+        dW = -D[:, None] * WC - torch.outer(g.sum(0), middle)
+        _add_at_maxima(dh, dW, g, at, h, W)
+        return dh.view(h.shape), dW, (dy * unit).sum(0), dy.sum(0), None
+
+
+def _add_at_maxima(
+    dh: Tensor,  # (B N, K), added to
+    dW: Tensor,  # (C, K), added to
+    g: Tensor,  # (B, C)
+    at: Tensor,  # (B, C), the point of each maximum
+    h: Tensor,  # (B, N, K)
+    W: Tensor,  # (C, K)
+) -> None:
+    """The gradient of W h_n where only the maxima have one, a few clouds at a time."""
+    clouds, n, k = h.shape
+    flat, W_conj = h.flatten(0, 1), W.conj()
+    rows = at + torch.arange(clouds, device=at.device)[:, None] * n
+    few = _few(W.numel())
+    for some, there in zip(g.split(few), rows.split(few), strict=True):
+        dh.index_add_(0, there.flatten(), (some[..., None] * W_conj).flatten(0, 1))
+        best = flat.index_select(0, there.flatten()).view(*some.shape, k)
+        dW += (some[..., None] * best.conj()).sum(0)  # einsum would copy channel by channel
+
+
+def _few(size: int) -> int:
+    """Clouds whose arrays of this size are held at a time."""
+    return max(1, _HELD // size)
+
+
+def _argmax(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K) -> (B, C) twice
+    """The maximum of W h over the points of each cloud, and which point has it."""
+    clouds, n, _ = h.shape
+    best = h.new_empty(clouds, len(W))
+    at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
+    few = _few(n * len(W))
+    for start in range(0, clouds, few):
+        part = slice(start, start + few)
+        if n > _SMALL:  # channels before points, so that a maximum runs along memory
+            torch.max(W @ h[part].mT, dim=2, out=(best[part], at[part]))
+        else:  # one large product instead of many small ones
+            torch.max(h[part] @ W.t(), dim=1, out=(best[part], at[part]))
+    return best, at
+
+
+def squared_norm_maxpool(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K) -> (B, C)
+    """max_n |W h_n + b|^2, of complex h: the end of VecKM's feature block, before a maximum."""
+    bias = layer.bias
+    if bias is None or torch.is_autocast_enabled(h.device.type):
+        return squared_norm_maxpool_plain(layer, h)
+    largest: Tensor = _SquaredNormMax.apply(h, layer.weight, bias)
+    return largest
+
+
+def squared_norm_maxpool_plain(layer: ComplexLinear, h: Tensor) -> Tensor:
+    """:func:`squared_norm_maxpool` as it is defined."""
+    return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
+
+
+class _SquaredNormMax(torch.autograd.Function):
+    """max_n |W h_n + b|^2; the gradient with respect to z = W h + b at the maxima is 2 z.
+
+    The complex product is three real ones instead of four. With W = R + i S and h = x + i y:
+    Re = R (x + y) - (R + S) y, Im = R (x + y) + (S - R) x.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        h: Tensor,  # (B, N, K) complex
+        W: Tensor,  # (C, K) complex
+        b: Tensor,  # (C,) complex
+    ) -> Tensor:  # (B, C)
+        clouds, n, _ = h.shape
+        best = h.real.new_empty(clouds, len(W))
+        at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
+        z = h.new_empty(clouds, len(W))
+        R, S = W.real.contiguous(), W.imag.contiguous()
+        total, difference = R + S, S - R
+        few = _few(n * len(W))
+        for start in range(0, clouds, few):
+            part = slice(start, start + few)
+            x, y = h[part].real.mT, h[part].imag.mT  # (b, K, N): channels before points
+            both = R @ (x + y)
+            re = (both - total @ y).add_(b.real[:, None])
+            im = both.add_(difference @ x).add_(b.imag[:, None])
+            best[part], at[part] = torch.max(re.square().addcmul_(im, im), dim=2)
+            there = at[part, :, None]
+            z[part] = torch.complex(re.gather(2, there), im.gather(2, there)).squeeze(2)
+        ctx.save_for_backward(h, W, z, at)
+        return best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        h, W, z, at = ctx.saved_tensors
+        dz = 2 * z * dy  # (B, C)
+        dh = torch.zeros_like(h.flatten(0, 1))
+        dW = torch.zeros_like(W)
+        _add_at_maxima(dh, dW, dz, at, h, W)
+        return dh.view(h.shape), dW, dz.sum(0)
