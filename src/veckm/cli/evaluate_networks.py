@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,11 +12,21 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import Positional, arg
 
 from veckm import __version__
-from veckm.cli import networks
-from veckm.cli.networks import AnyTask, Cache, Folder, Limit, Objects, Places, Voxel
+from veckm.cli.networks import (
+    AnyTask,
+    Cache,
+    Folder,
+    Limit,
+    SceneReader,
+    Voxel,
+    device_of,
+    table,
+)
 from veckm.cli.verb import Flag, OutputFile, Verb, check_output
 from veckm.data.cache import write_whole
+from veckm.data.modelnet import read_modelnet
 from veckm.data.samples import Samples, take
+from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -47,49 +58,52 @@ class _Evaluate(Verb):
 
     def run(self) -> None:
         """Read, measure, print and save."""
+        from veckm.models import rebuild  # all networks: not for other verbs
+
         if self.output is not None:
             check_output(self.output, None, "metrics", (".json",))
-        saved, wanted = load_checkpoint(self.checkpoint), self._kind.name
-        if saved.task["name"] != wanted:
+        saved, expected = load_checkpoint(self.checkpoint), self._kind.name
+        if saved.task["name"] != expected:
             raise ValueError(
-                f"{self.checkpoint}: is of {saved.settings.get('name')} for {saved.task['name']}, "
-                f"not for {wanted}; use veckm evaluate {saved.task['name']}"
+                f"{self.checkpoint} is of {saved.config['name']} for {saved.task['name']}, "
+                f"not for {expected}; use veckm evaluate {saved.task['name']}"
             )
         task = self._kind(**{k: v for k, v in saved.task.items() if k != "name"})
-        model, _ = networks.make_model(saved.settings)
+        model = rebuild(saved.config)
         saved.restore(model, self.checkpoint)
         samples = self._samples(task, saved)
         if list(samples.classes) != saved.data["classes"]:
             raise ValueError(
-                f"{self.data}: has the classes {_listed(samples.classes)}, but {self.checkpoint} "
+                f"{self.data} has the classes {_listed(samples.classes)}, but {self.checkpoint} "
                 f"was trained on {_listed(saved.data['classes'])}"
             )
-        device = networks.device_of(self.device)
+        device = device_of(self.device)
         scores = evaluate(model.to(device), task, samples, batch=self.batch, device=device)
-        self._tell(saved, samples, scores)
+        self._report(saved, samples, scores)
 
-    def _tell(self, saved: Checkpoint, samples: Samples, scores: dict[str, float]) -> None:
+    def _report(self, saved: Checkpoint, samples: Samples, scores: dict[str, float]) -> None:
+        epochs = saved.recipe["epochs"]
         about: dict[str, Any] = {
             "veckm": __version__,
             "task": saved.task["name"],
-            "model": saved.settings,
+            "model": saved.config,
             "epoch": saved.epoch,
-            "epochs": saved.recipe["epochs"],
+            "epochs": epochs,
             "data": str(self.data),
             "checksum": samples.checksum,
             "samples": len(samples),
             "scores": scores,
         }
-        text = json.dumps(about, indent=2)
         if self.output is not None:
+            text = json.dumps(about, indent=2)
             write_whole(self.output, lambda file: file.write(text.encode()))
         self.report(**about)
-        unfinished = "" if saved.epoch == saved.recipe["epochs"] else ", which is not the last"
+        unfinished = "" if saved.epoch == epochs else ", which is not the last"
         self.show(
-            f"{saved.settings.get('name')}{' with VecKM' if saved.settings.get('veckm') else ''}, "
-            f"epoch {saved.epoch} of {saved.recipe['epochs']}{unfinished}; "
+            f"{saved.config['name']}{' with VecKM' if saved.config['encoding'] else ''}, "
+            f"epoch {saved.epoch} of {epochs}{unfinished}; "
             f"{len(samples):,} samples of the test split",
-            networks.table(scores),
+            table(scores),
         )
 
     @abstractmethod
@@ -99,13 +113,8 @@ class _Evaluate(Verb):
         return samples if self.limit is None else take(samples, self.limit)
 
 
-def _listed(classes: Any) -> str:
-    names = list(classes)
-    return f"{len(names)}: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
-
-
-def _normals(saved: Checkpoint) -> bool:
-    return bool(saved.settings.get("in_channels", 0))
+def _listed(classes: Sequence[str]) -> str:
+    return f"{len(classes)}: {', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}"
 
 
 @dataclass(frozen=True)
@@ -115,8 +124,10 @@ class EvaluateClassification(_Evaluate):
     _kind = Classification
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        objects = Objects(self.data, task.points, _normals(saved), cache=self.cache)
-        return self._limited(objects.classified("test"))
+        normals = bool(saved.config["in_channels"])
+        return self._limited(
+            read_modelnet(self.data, "test", points=task.points, normals=normals, cache=self.cache)
+        )
 
 
 @dataclass(frozen=True)
@@ -124,12 +135,19 @@ class EvaluatePartSegmentation(_Evaluate):
     """Instance and class mIoU of a trained network on the test split of ShapeNetPart."""
 
     repeat: Flag = False
-    """Take points of objects that have too few a second time; those are not counted."""
+    """Repeat points of objects that have too few; the repetitions are not counted."""
     _kind = PartSegmentation
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        objects = Objects(self.data, task.points, _normals(saved), self.repeat, self.cache)
-        return self._limited(objects.parts("test"))
+        samples = read_shapenetpart(
+            self.data,
+            "test",
+            points=task.points,
+            normals=bool(saved.config["in_channels"]),
+            repeat=self.repeat,
+            cache=self.cache,
+        )
+        return self._limited(samples)
 
 
 @dataclass(frozen=True)
@@ -147,18 +165,11 @@ class EvaluateSemanticSegmentation(_Evaluate):
     _kind = SemanticSegmentation
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
+        shared = ("test_area", "scenes", "scale", "voxel", "cache")
+        options = {name: getattr(self, name) for name in shared}
         classes = tuple(saved.data["classes"])
-        places = Places(
-            self.data,
-            task.points,
-            self.test_area,
-            classes,
-            self.scenes,
-            self.scale,
-            self.voxel,
-            self.cache,
-        )
-        rooms = places.rooms("test")
+        reader = SceneReader(self.data, task.points, classes=classes, **options)
+        rooms = reader.rooms("test")
         if self.limit is not None:
             rooms = rooms.only(take(rooms, self.limit).indices)
-        return places.to_test(rooms)
+        return reader.to_test(rooms)

@@ -1,7 +1,7 @@
 """veckm train classification, part-segmentation and semantic-segmentation.
 
 Several processes: `torchrun --no-python --nproc-per-node 2 veckm train classification FOLDER`;
-each takes its slice of every batch. Killed and run again with the same options, a run goes on.
+each takes its slice of every batch. Killed and run again with the same options, a run resumes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from veckm import __version__
-from veckm.cli import networks
-from veckm.cli.networks import AnyTask, Cache, Folder, Limit, Objects, Places, Voxel
+from veckm.cli.networks import (
+    AnyTask,
+    Cache,
+    Folder,
+    Limit,
+    SceneReader,
+    Voxel,
+    device_of,
+    table,
+)
 from veckm.cli.verb import Flag, Verb
 from veckm.data.augment import Augment
 from veckm.data.cache import write_whole
+from veckm.data.modelnet import read_modelnet
 from veckm.data.s3dis import CLASSES
-from veckm.data.samples import Samples
+from veckm.data.samples import Samples, hold_out, take
+from veckm.data.shapenetpart import read_shapenetpart
 from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
@@ -44,23 +54,23 @@ class _Train(Verb):
     model: str = "pointnet"
     """Name of the network: pointnet, pointnet2, pct, ...; a wrong one lists those of the task."""
     veckm: Flag = False
-    """Take the network's VecKM counterpart."""
+    """Use the network's VecKM counterpart."""
     epochs: _Default = None
     """Passes over the data."""
     batch: _Default = None
-    """Clouds of a step, all processes together."""
+    """Clouds per step, all processes together."""
     rate: float = 1e-3
     """First learning rate."""
     points: _Default = None
-    """Points of a cloud."""
+    """Points per cloud."""
     limit: Limit = None
     """Learn from K objects or rooms only, chosen by the seed."""
     val_share: float = 0.0
-    """Share of the training split that is held out to validate on, chosen by the seed."""
+    """Share of the training split that is held out for validation, chosen by the seed."""
     validate_every: int = 0
     """Validate after every so many epochs; 0 for the last only."""
     no_augment: Flag = False
-    """Leave the clouds as they are."""
+    """Do not augment the clouds."""
     cache: Cache = None
     """Where to keep what was read, for the next time."""
     device: str = "auto"
@@ -70,19 +80,30 @@ class _Train(Verb):
 
     def run(self) -> None:
         """Read, train, save."""
+        from veckm.models import create_model, list_models, parameter_count  # not for other verbs
+
         keep_freed_memory()
-        device = networks.device_of(self.device)
-        task = self._task()
-        networks.check_model(self.model, task.name)
+        device, task = device_of(self.device), self._task()
+        if self.model not in (names := list_models(task.name)):  # type: ignore[arg-type]
+            raise ValueError(
+                f"--model {self.model}: the networks for {task.name} are {', '.join(names)}"
+            )
         recipe = task.recipe(rate=self.rate, seed=self.seed, **self._given("epochs", "batch"))
         with joined(device) as ranks:
-            say = self.show if ranks.first else _silent
+            say = self.show if ranks.first else lambda *_: None
             samples, validation = self._sets(task)
             task = replace(task, num_classes=len(samples.classes))
-            model, size = networks.make_model(self._settings(task, samples))
+            model = create_model(
+                self.model,
+                task=task.name,  # type: ignore[arg-type]
+                veckm=self.veckm,
+                num_classes=task.num_classes,
+                in_channels=samples.in_channels,
+                seed=self.seed,
+            )
             say(
                 f"veckm {__version__} train {task.name}: {self.model}"
-                f"{' with VecKM' if self.veckm else ''}, {size:,} parameters",
+                f"{' with VecKM' if self.veckm else ''}, {parameter_count(model):,} parameters",
                 f"{len(samples):,} samples of {self.data}, checksum {samples.checksum[:12]}",
                 f"{recipe}",
             )
@@ -103,7 +124,7 @@ class _Train(Verb):
                 about |= {"set": "validation", **scores}
                 text = json.dumps(about, indent=2)
                 write_whole(self.out / "metrics.json", lambda file: file.write(text.encode()))
-                say("validation, last epoch", networks.table(scores))
+                say("validation, last epoch", table(scores))
             if ranks.first:
                 self.report(task=task.name, epochs=recipe.epochs, out=self.out, scores=scores)
 
@@ -113,11 +134,6 @@ class _Train(Verb):
     @abstractmethod
     def _sets(self, task: AnyTask) -> _Sets: ...
 
-    def _settings(self, task: AnyTask, samples: Samples) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": self.model, "veckm": self.veckm, "task": task.name}
-        out |= {"num_classes": task.num_classes, "in_channels": samples.in_channels}
-        return out | {"seed": self.seed}
-
     def _augment(self, task: AnyTask) -> Augment:
         return task.augment(getattr(self, "normals", False))
 
@@ -125,16 +141,19 @@ class _Train(Verb):
         """The options that were given; the others have the task's defaults."""
         return {name: v for name in names if (v := getattr(self, name)) is not None}
 
-
-def _silent(*_: str) -> None:
-    """Only one of several processes speaks."""
+    def _split(self, samples: Samples) -> _Sets:
+        """At most ``limit`` samples, and a share of them held out for validation."""
+        samples = samples if self.limit is None else take(samples, self.limit, self.seed)
+        if self.val_share == 0:
+            return samples, None
+        return hold_out(samples, self.val_share, self.seed)
 
 
 @dataclass(frozen=True)
 class TrainClassification(_Train):
-    """Train a network to tell objects apart, on ModelNet in any of its layouts.
+    """Train a network to classify objects, on ModelNet in any of its layouts.
 
-    The last epoch is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
+    The last epoch is kept; nothing is chosen by a test. Killed and run again, it resumes.
     """
 
     out: Path = Path("runs/classification")
@@ -142,9 +161,9 @@ class TrainClassification(_Train):
     normals: Flag = False
     """Give the network the normals too, where the data has them."""
     smoothing: float = 0.0
-    """Smooth the labels by so much; the authors of VecKM took 0.2."""
+    """Smooth the labels by so much; the authors of VecKM use 0.2."""
     drop: float = 0.0
-    """Drop up to this share of the points of a cloud; the authors of VecKM took 0.875."""
+    """Drop up to this share of the points of a cloud; the authors of VecKM use 0.875."""
 
     def _task(self) -> Classification:
         return Classification(smoothing=self.smoothing, **self._given("points"))
@@ -153,15 +172,15 @@ class TrainClassification(_Train):
         return replace(super()._augment(task), drop=self.drop)
 
     def _sets(self, task: AnyTask) -> _Sets:
-        objects = Objects(self.data, task.points, self.normals, cache=self.cache)
-        return networks.part(objects.classified("train"), self.limit, self.val_share, self.seed)
+        options = {"points": task.points, "normals": self.normals, "cache": self.cache}
+        return self._split(read_modelnet(self.data, "train", **options))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class TrainPartSegmentation(_Train):
-    """Train a network to tell the parts of objects apart, on ShapeNetPart.
+    """Train a network to segment objects into parts, on ShapeNetPart.
 
-    The last epoch is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
+    The last epoch is kept; nothing is chosen by a test. Killed and run again, it resumes.
     """
 
     out: Path = Path("runs/part-segmentation")
@@ -169,21 +188,28 @@ class TrainPartSegmentation(_Train):
     normals: Flag = False
     """Give the network the normals too, where the data has them."""
     repeat: Flag = False
-    """Take points of objects that have too few a second time."""
+    """Repeat points of objects that have too few."""
 
     def _task(self) -> PartSegmentation:
         return PartSegmentation(**self._given("points"))
 
     def _sets(self, task: AnyTask) -> _Sets:
-        objects = Objects(self.data, task.points, self.normals, self.repeat, self.cache)
-        return networks.part(objects.parts("trainval"), self.limit, self.val_share, self.seed)
+        samples = read_shapenetpart(
+            self.data,
+            "trainval",  # the paper trains on both
+            points=task.points,
+            normals=self.normals,
+            repeat=self.repeat,
+            cache=self.cache,
+        )
+        return self._split(samples)
 
 
 @dataclass(frozen=True)
 class TrainSemanticSegmentation(_Train):
-    """Train a network to tell what each point of a room belongs to, on S3DIS or scenes like it.
+    """Train a network to classify every point of a room, on S3DIS or scenes like it.
 
-    The last epoch is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
+    The last epoch is kept; nothing is chosen by a test. Killed and run again, it resumes.
     """
 
     out: Path = Path("runs/semantic-segmentation")
@@ -203,17 +229,13 @@ class TrainSemanticSegmentation(_Train):
         return SemanticSegmentation(num_classes=len(self.classes), **self._given("points"))
 
     def _sets(self, task: AnyTask) -> _Sets:
-        places = Places(
-            self.data,
-            task.points,
-            self.test_area,
-            self.classes,
-            self.scenes,
-            self.scale,
-            self.voxel,
-            self.cache,
-        )
-        rooms, held = networks.part_rooms(
-            places.rooms("train"), self.limit, self.val_share, self.seed
-        )
-        return places.to_train(rooms), None if held is None else places.to_test(held)
+        shared = ("test_area", "classes", "scenes", "scale", "voxel", "cache")
+        options = {name: getattr(self, name) for name in shared}
+        reader = SceneReader(self.data, task.points, **options)
+        rooms = reader.rooms("train")
+        if self.limit is not None:
+            rooms = rooms.only(take(rooms, self.limit, self.seed).indices)
+        if self.val_share == 0:
+            return reader.to_train(rooms), None
+        rooms, held = rooms.parted(self.val_share, self.seed)  # rooms are split, not blocks
+        return reader.to_train(rooms), reader.to_test(held)

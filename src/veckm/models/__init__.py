@@ -37,7 +37,6 @@ __all__ = [
     "Task",
     "create_model",
     "default_encoding",
-    "describe",
     "list_models",
     "mlp",
     "mlp_maxpool",
@@ -143,14 +142,9 @@ def parameter_count(model: nn.Module) -> int:
     return sum(p.numel() * (2 if p.is_complex() else 1) for p in model.parameters())
 
 
-def describe(model: PointModel) -> dict[str, Any]:
-    """Name, task and config of a network, for JSON; :func:`rebuild` reads it."""
-    return {"name": model.name, "task": model.task, **model.config.to_dict()}
-
-
-def rebuild(description: dict[str, Any]) -> PointModel:
-    """The network, with its initial weights, that :func:`describe` was called on."""
-    values = dict(description)
+def rebuild(config: dict[str, Any]) -> PointModel:
+    """The network of a checkpoint's ``config``: name, task and the fields of its config."""
+    values = dict(config)
     kind = _find(values.pop("name"), values.pop("task"))
     return _build(kind, kind.config_type.from_dict(values))
 

@@ -1,8 +1,17 @@
 """One training loop for all tasks, with checkpoints, logs and several processes."""
 
-from veckm.training.checkpoint import Checkpoint, load_checkpoint
+from veckm.training.checkpoint import Checkpoint, load_checkpoint, load_model
 from veckm.training.evaluation import evaluate
-from veckm.training.loop import train
+from veckm.training.loop import fit, train
 from veckm.training.recipe import Recipe, Task
 
-__all__ = ["Checkpoint", "Recipe", "Task", "evaluate", "load_checkpoint", "train"]
+__all__ = [
+    "Checkpoint",
+    "Recipe",
+    "Task",
+    "evaluate",
+    "fit",
+    "load_checkpoint",
+    "load_model",
+    "train",
+]

@@ -1,11 +1,11 @@
-"""Checkpoints that know what they are of, written whole or not at all."""
+"""Checkpoints that record what they are of, written atomically."""
 
 from __future__ import annotations
 
 import pickle
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -13,7 +13,10 @@ from torch import nn
 from veckm.data.cache import write_whole
 from veckm.training.recipe import Recipe, Task
 
-_FORMAT = 1
+if TYPE_CHECKING:
+    from veckm.models import PointModel
+
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -21,16 +24,16 @@ class Checkpoint:
     """The state after an epoch, and everything that it depends on.
 
     Attributes:
-        epoch: how many epochs are done.
-        settings: of the model, as it says itself.
-        task: its name and settings.
+        epoch: number of finished epochs.
+        config: of the model: its name, and the fields of its config as plain values.
+        task: its name and fields.
         recipe: how it is trained.
-        data: classes, checksum and number of the samples it learns from.
+        data: classes, checksum and number of the training samples.
         model, optimizer, scaler: their states.
     """
 
     epoch: int
-    settings: dict[str, Any]
+    config: dict[str, Any]
     task: dict[str, Any]
     recipe: dict[str, Any]
     data: dict[str, Any]
@@ -40,79 +43,96 @@ class Checkpoint:
     format: int = _FORMAT
 
     def save(self, path: Path) -> None:
-        """Write it; a kill leaves the old file or the new one."""
+        """Write it; after a kill the file is the old one or the new one."""
         # Not asdict: it would copy every tensor.
-        state = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
         write_whole(path, lambda file: torch.save(state, file))
 
     def restore(self, model: nn.Module, source: Path | str) -> None:
-        """Put the weights into a model of the same settings; an error that says both otherwise."""
-        settings = settings_of(model)
-        if settings != self.settings:
+        """Load the weights into a model of the same config; raises a ValueError for another."""
+        config = describe_model(model)
+        if config != self.config:
             raise ValueError(
-                f"{source}: is a checkpoint of another model: it is of {_words(self.settings)}, "
-                f"but the model here is {_words(settings)}; {_differs(self.settings, settings)}"
+                f"{source} is a checkpoint of another model: it is of {_title(self.config)}, "
+                f"but the model here is {_title(config)}; {_difference(self.config, config)}"
             )
         try:
             model.load_state_dict(self.model)
         except RuntimeError as error:
             raise ValueError(
-                f"{source}: its weights do not fit {_words(settings)}, although the settings are "
-                f"the same; was it made by another version? {error}"
+                f"{source}: the weights do not fit {_title(config)} although the config is the "
+                f"same; was it written by another version? {error}"
             ) from error
 
-    def check(self, task: Task, recipe: Recipe, data: dict[str, Any], source: Path) -> None:
-        """Raise if going on from here would not be the same run."""
-        pairs = (
-            ("task", self.task, describe(task)),
+    def check(self, recipe: Recipe, task: dict[str, Any], data: dict[str, Any], path: Path) -> None:
+        """Raise a ValueError if a run with these would not be the same run."""
+        for name, old, new in (
+            ("task", self.task, task),
             ("recipe", self.recipe, asdict(recipe)),
             ("data", self.data, data),
-        )
-        for name, old, new in pairs:
+        ):
             if old != new:
                 raise ValueError(
-                    f"{source}: cannot be resumed, its {name} is another: {_differs(old, new)}; "
-                    "use the same settings, or another folder for a new run"
+                    f"{path} cannot be resumed, its {name} differs: {_difference(old, new)}; "
+                    "use the same options, or another folder for a new run"
                 )
 
 
-def describe(task: Task) -> dict[str, Any]:
-    """Name and settings of a task."""
+def describe_task(task: Task) -> dict[str, Any]:
+    """Name and fields of a task."""
     return {"name": task.name, **asdict(task)}
 
 
-def settings_of(model: nn.Module) -> dict[str, Any]:
-    """What a model says of itself, or its class where it says nothing."""
-    said = getattr(model, "settings", None)
-    return dict(said) if isinstance(said, dict) else {"name": type(model).__name__}
+def describe_model(model: nn.Module) -> dict[str, Any]:
+    """Name and config of a model, as plain values; of another module its class."""
+    config = getattr(model, "config", None)
+    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else {}
+    named = {key: getattr(model, key) for key in ("name", "task") if hasattr(model, key)}
+    return {"name": type(model).__name__, **named, **values}
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint; never runs a program that may be hidden in it."""
+    """Read a checkpoint, or the ``last.pt`` of a folder; never runs code that it may contain."""
     path = Path(path)
     if path.is_dir():
         path = path / "last.pt"
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: is not there; train first, or name a last.pt")
+        raise FileNotFoundError(f"{path} does not exist; train first, or name a last.pt")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as error:
-        raise ValueError(f"{path}: cannot be read as a checkpoint: {error}") from error
-    if not isinstance(state, dict) or set(state) != set(Checkpoint.__dataclass_fields__):
-        raise ValueError(f"{path}: is not a checkpoint of veckm's training")
+        raise ValueError(f"{path} cannot be read as a checkpoint: {error}") from error
+    if not isinstance(state, dict) or "format" not in state:
+        raise ValueError(f"{path} is not a checkpoint of veckm's training")
     if state["format"] != _FORMAT:
-        raise ValueError(f"{path}: has format {state['format']}, this version reads {_FORMAT}")
+        raise ValueError(
+            f"{path} has format {state['format']}, this version reads {_FORMAT}; train again, or "
+            "use the version of veckm that wrote it"
+        )
     return Checkpoint(**state)
 
 
-def _words(settings: dict[str, Any]) -> str:
-    name = settings.get("name", "a model")
-    with_veckm = " with VecKM" if settings.get("veckm") else ""
-    task = f" for {settings['task']}" if "task" in settings else ""
-    return f"{name}{with_veckm}{task}"
+def load_model(path: str | Path) -> PointModel:
+    """The trained network of a checkpoint, or of a folder of ``veckm train``, for evaluation.
+
+    Example:
+        model = load_model("runs/classification")
+        logits = model(pos).logits
+    """
+    from veckm.models import rebuild  # all networks: only where one is needed
+
+    saved = load_checkpoint(path)
+    model = rebuild(saved.config)
+    saved.restore(model, path)
+    return model.eval()
 
 
-def _differs(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """Every setting that is not the same, there and here."""
+def _title(config: dict[str, Any]) -> str:
+    encoding = " with VecKM" if config.get("encoding") else ""
+    task = f" for {config['task']}" if "task" in config else ""
+    return f"{config.get('name', 'a model')}{encoding}{task}"
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     return ", ".join(f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys)

@@ -7,7 +7,7 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from veckm.data.samples import Sample, Samples, collate
+from veckm.data.samples import Batch, Samples, collate
 from veckm.progress import bar
 from veckm.training.ranks import Ranks, current
 from veckm.training.recipe import Task
@@ -22,18 +22,18 @@ def evaluate(
     device: torch.device | str = "cpu",
     label: str | None = "evaluate",
 ) -> dict[str, float]:
-    """The task's metrics of a model on all samples; the model's mode is put back.
+    """The task's metrics of a model on all samples; the model's mode is restored.
 
     Args:
-        model: takes ``(pos, features, category)``.
-        task: says what is measured.
-        samples: the set; clouds of different sizes are put in batches apart.
+        model: as for :func:`veckm.training.train`.
+        task: defines the metrics.
+        samples: the set; clouds of different sizes come in separate batches.
         batch: clouds at a time.
         device: where the model is.
         label: of the progress bar; None for none.
     """
     if not len(samples):
-        raise ValueError("there is nothing to evaluate: the set is empty")
+        raise ValueError("the set to evaluate is empty")
     ranks, training = current(), model.training
     model.eval()
     try:
@@ -41,10 +41,10 @@ def evaluate(
             total: Tensor | None = None
             for start in range(0, len(samples), batch):
                 indices = range(start, min(start + batch, len(samples)))
-                for part in _alike([samples.draw(i) for i in ranks.mine(indices)]):
-                    joint = collate(part).to(device)
-                    logits = model(joint.pos, joint.features, joint.category)
-                    counts = task.tally(logits, joint).cpu()
+                drawn = [samples.draw(i) for i in ranks.mine(indices)]
+                for _, part in groupby(drawn, key=lambda sample: len(sample.pos)):
+                    joint = collate(list(part)).to(device)
+                    counts = task.tally(predict(model, joint)[0], joint).cpu()
                     total = counts if total is None else total + counts
                 advance(len(indices))
         return task.scores(_sum(total, ranks))
@@ -52,13 +52,15 @@ def evaluate(
         model.train(training)
 
 
-def _alike(samples: list[Sample]) -> list[list[Sample]]:
-    """Runs of samples with equally many points."""
-    return [list(group) for _, group in groupby(samples, key=lambda s: len(s.pos))]
+def predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    """Logits and auxiliary loss of a batch; a model may return the logits alone."""
+    category = {} if batch.category is None else {"category": batch.category}
+    out = model(batch.pos, batch.features, **category)
+    return out if isinstance(out, tuple) else (out, None)
 
 
 def _sum(total: Tensor | None, ranks: Ranks) -> Tensor:
-    """Over all processes; one that had no sample adds nothing."""
+    """The sum over all processes; one that had no sample adds nothing."""
     if ranks.world == 1:
         assert total is not None
         return total

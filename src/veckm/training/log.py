@@ -1,4 +1,4 @@
-"""What is written of a training: JSON lines, and TensorBoard where it is installed."""
+"""The log of a training: JSON lines, and TensorBoard where it is installed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from veckm.data.cache import write_whole
 
 
 class Log:
-    """One JSON object an epoch in ``log.jsonl``, and the same numbers for TensorBoard."""
+    """One JSON object per epoch in ``log.jsonl``, and the same numbers for TensorBoard."""
 
     def __init__(self, folder: Path, done: int) -> None:
-        """Take up a log after ``done`` epochs; lines of later ones were never finished."""
+        """Continue a log after ``done`` epochs; lines of later, unfinished ones are removed."""
         self.path = folder / "log.jsonl"
         kept = [line for line in read_log(folder) if line["epoch"] <= done]
         text = "".join(json.dumps(line) + "\n" for line in kept)
@@ -26,7 +26,7 @@ class Log:
             self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
 
     def write(self, line: dict[str, Any]) -> None:
-        """Add the numbers of an epoch."""
+        """Append the numbers of an epoch."""
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         if self._board is not None:
@@ -35,13 +35,13 @@ class Log:
                     self._board.add_scalar(key, value, line["epoch"])
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Flush TensorBoard."""
         if self._board is not None:
             self._board.close()
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The lines of a log so far; half a line of a killed run is left out."""
+    """The lines of a log so far; an incomplete last line of a killed run is skipped."""
     path = folder / "log.jsonl"
     lines: list[dict[str, Any]] = []
     for text in path.read_text().splitlines() if path.is_file() else []:

@@ -4,17 +4,21 @@
                       write a line of the log and a checkpoint
 
 The order, the points and the augmentation of an epoch depend on (seed, epoch) alone, and the
-learning rate on the epoch. A run that was killed goes on from its last checkpoint and ends in the
-same weights, to the last bit on a CPU. Several processes share each batch: see :mod:`ranks`.
+learning rate on the epoch. A killed run resumes from its last checkpoint and ends in the same
+weights, to the last bit on a CPU. Several processes share each batch: see :mod:`ranks`.
+
+:func:`train` is for labeled samples and a task. :func:`fit` below it only asks for gradients, so
+that it serves any other training too.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,15 @@ from torch.nn.parallel import DistributedDataParallel
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch, Samples, collate, generator_of
 from veckm.progress import bar
-from veckm.training.checkpoint import Checkpoint, describe, load_checkpoint, settings_of
-from veckm.training.evaluation import evaluate
+from veckm.training.checkpoint import Checkpoint, describe_model, describe_task, load_checkpoint
+from veckm.training.evaluation import evaluate, predict
 from veckm.training.log import Log
 from veckm.training.ranks import Ranks, current
 from veckm.training.recipe import Recipe, Task
+
+#: ``gradients(epoch, step, backward)`` computes a loss, calls ``backward(loss)``, and returns the
+#: sum of the losses of all processes and the number of their terms.
+Gradients = Callable[[int, int, Callable[[Tensor], None]], tuple[float, float]]
 
 
 def train(
@@ -45,60 +53,107 @@ def train(
     device: torch.device | str = "cpu",
     note: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
-    """Train a model in place; what was done is in ``folder``, and is taken up again.
+    """Train a model in place; ``folder`` keeps checkpoint and log, and a stopped run resumes.
 
     Args:
-        model: ``forward(pos, features, category) -> logits``.
+        model: called with ``(pos, x)``, and ``category=`` where the samples have one; returns
+            logits, or ``(logits, auxiliary_loss)``.
         task: the loss and the metrics.
-        samples: what it learns from.
-        recipe: how.
+        samples: the training set.
+        recipe: optimizer and schedule.
         folder: for ``last.pt`` after every epoch and ``log.jsonl``.
         augment: changes every sample every time; None for none.
         validation: another set. It is measured after the last epoch; nothing is chosen by it.
         validate_every: measure it also after every so many epochs; 0 for the last only.
         device: where the work is done.
-        note: is told a line an epoch.
+        note: called with one line per epoch.
 
     Returns the metrics on the validation set after the last epoch, or nothing without one.
     """
-    folder, device, ranks = Path(folder), torch.device(device), current()
+    device, ranks = torch.device(device), current()
     _check(samples, recipe, ranks)
+    work = Supervised(model.to(device), task, samples, recipe, augment, device, ranks)
+
+    def scores() -> dict[str, float]:
+        assert validation is not None
+        return evaluate(model, task, validation, batch=recipe.batch, device=device, label=None)
+
+    return fit(
+        model,
+        work,
+        work.steps,
+        recipe,
+        folder,
+        task=describe_task(task),
+        data=work.data,
+        evaluate=None if validation is None else scores,
+        evaluate_every=validate_every,
+        device=device,
+        note=note,
+    )
+
+
+def fit(
+    model: nn.Module,
+    gradients: Gradients,
+    steps: int,
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    task: dict[str, Any],
+    data: dict[str, Any],
+    evaluate: Callable[[], dict[str, float]] | None = None,
+    evaluate_every: int = 0,
+    device: torch.device | str = "cpu",
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, float]:
+    """The loop of :func:`train`, for gradients from anywhere.
+
+    Args:
+        model: its parameters are trained.
+        gradients: see ``Gradients``; called for every step of every epoch.
+        steps: per epoch.
+        recipe, folder, device, note: as for :func:`train`.
+        task, data: plain values that a resumed run must share; ``task["name"]`` labels the bar.
+        evaluate: metrics of the model; after the last epoch, and after every ``evaluate_every``.
+    """
+    folder, ranks = Path(folder), current()
+    run = _Run(model, recipe, torch.device(device), task, data)
     folder.mkdir(parents=True, exist_ok=True)
-    run = _Run(model.to(device), task, samples, recipe, augment, device, ranks)
     first = run.resume(folder / "last.pt")
     if first:
-        note(f"going on after epoch {first} of {recipe.epochs}")
+        note(f"resumed after epoch {first} of {recipe.epochs}")
     ranks.wait()  # nobody writes before everybody has read
     log = Log(folder, first) if ranks.first else None
     scores: dict[str, float] = {}
     try:
-        steps = (recipe.epochs - first) * run.steps
-        with bar(steps, task.name if ranks.first else None) as advance:
+        with bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance:
             for epoch in range(first, recipe.epochs):
                 begin = time.perf_counter()
-                line: dict[str, Any] = {"epoch": epoch + 1, "loss": run.epoch(epoch, advance)}
-                line |= {"rate": recipe.rate_of(epoch)}
+                line: dict[str, Any] = {"epoch": epoch + 1}
+                line["loss"] = run.epoch(epoch, steps, gradients, advance, ranks)
+                line["rate"] = recipe.rate_of(epoch)
                 last = epoch + 1 == recipe.epochs
-                due = last or (validate_every > 0 and (epoch + 1) % validate_every == 0)
-                if validation is not None and due:
-                    scores = run.evaluate(validation)
+                due = last or (evaluate_every > 0 and (epoch + 1) % evaluate_every == 0)
+                if evaluate is not None and due:
+                    scores = evaluate()
                     line |= scores
                 line["seconds"] = round(time.perf_counter() - begin, 3)
                 if log is not None:
                     log.write(line)
                     run.checkpoint(epoch + 1).save(folder / "last.pt")
-                note(_words(line, recipe.epochs))
+                note(_summary(line, recipe.epochs))
     finally:
         if log is not None:
             log.close()
-    if not scores and validation is not None:  # it was finished before
-        scores = run.evaluate(validation)
+    if not scores and evaluate is not None:  # the run was finished before
+        scores = evaluate()
     return scores
 
 
 def _check(samples: Samples, recipe: Recipe, ranks: Ranks) -> None:
     if not len(samples):
-        raise ValueError("there is nothing to learn from: the training set is empty")
+        raise ValueError("the training set is empty")
     if min(recipe.batch, len(samples)) < ranks.world:
         raise ValueError(
             f"{ranks.world} processes cannot share batches of {min(recipe.batch, len(samples))}; "
@@ -106,18 +161,99 @@ def _check(samples: Samples, recipe: Recipe, ranks: Ranks) -> None:
         )
 
 
-def _words(line: dict[str, Any], epochs: int) -> str:
-    scores = [f"{k} {100 * v:.2f} %" for k, v in line.items() if k not in _PLAIN]
-    said = ", ".join([f"loss {line['loss']:.4f}", *scores])
-    return f"epoch {line['epoch']}/{epochs}: {said} ({line['seconds']:.1f} s)"
+def _summary(line: dict[str, Any], epochs: int) -> str:
+    plain = ("epoch", "loss", "rate", "seconds")
+    scores = [f"{k} {100 * v:.2f} %" for k, v in line.items() if k not in plain]
+    text = ", ".join([f"loss {line['loss']:.4f}", *scores])
+    return f"epoch {line['epoch']}/{epochs}: {text} ({line['seconds']:.1f} s)"
 
 
-_PLAIN = ("epoch", "loss", "rate", "seconds")
+class _Run:
+    """Optimizer, gradient scaler and checkpoints of one training."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        recipe: Recipe,
+        device: torch.device,
+        task: dict[str, Any],
+        data: dict[str, Any],
+    ) -> None:
+        self.model, self.recipe, self.device = model, recipe, device
+        self.task, self.data = task, data
+        self.optimizer = recipe.optimizer_of(model.parameters())
+        self.scaler = torch.amp.GradScaler(device.type, enabled=mixed(recipe, device))
+
+    def resume(self, path: Path) -> int:
+        """Load a checkpoint if there is one; returns the number of finished epochs."""
+        if not path.is_file():
+            return 0
+        saved = load_checkpoint(path)
+        saved.restore(self.model, path)
+        saved.check(self.recipe, self.task, self.data, path)
+        self.optimizer.load_state_dict(saved.optimizer)
+        if saved.scaler:
+            self.scaler.load_state_dict(saved.scaler)
+        return saved.epoch
+
+    def checkpoint(self, done: int) -> Checkpoint:
+        """The state after ``done`` epochs."""
+        return Checkpoint(
+            done,
+            describe_model(self.model),
+            self.task,
+            asdict(self.recipe),
+            self.data,
+            self.model.state_dict(),
+            self.optimizer.state_dict(),
+            self.scaler.state_dict(),
+        )
+
+    def epoch(
+        self,
+        number: int,
+        steps: int,
+        gradients: Gradients,
+        advance: Callable[..., object],
+        ranks: Ranks,
+    ) -> float:
+        """All steps of an epoch; returns the mean loss."""
+        recipe = self.recipe
+        for group in self.optimizer.param_groups:
+            group["lr"] = recipe.rate_of(number)
+        self.model.train()
+        total, count = 0.0, 0.0
+        with _seeded(generator_of(recipe.seed, number, "layers", ranks.rank), self.device):
+            for step in range(steps):
+                self.optimizer.zero_grad(set_to_none=True)
+                part, terms = gradients(number, step, self._backward)
+                if recipe.clip:
+                    self.scaler.unscale_(self.optimizer)
+                    nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                total, count = total + part, count + terms
+                advance()
+        if not math.isfinite(total):
+            raise ValueError(
+                f"the loss is {total / count} in epoch {number + 1}; the previous checkpoint is "
+                f"kept. Use a smaller rate than {recipe.rate:g}, and look for samples that are out "
+                "of scale"
+            )
+        return total / count
+
+    def _backward(self, loss: Tensor) -> None:
+        self.scaler.scale(loss).backward()
+
+
+def mixed(recipe: Recipe, device: torch.device) -> bool:
+    """Whether a training uses mixed precision."""
+    return recipe.amp and device.type == "cuda"
 
 
 @dataclass
-class _Run:
-    """What stays the same from step to step."""
+class Supervised:
+    """The gradients of a task on labeled samples, for :func:`fit`."""
 
     model: nn.Module
     task: Task
@@ -128,18 +264,17 @@ class _Run:
     ranks: Ranks
 
     def __post_init__(self) -> None:
-        r = self.recipe
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=r.rate, weight_decay=r.weight_decay
-        )
-        self.amp = r.amp and self.device.type == "cuda"
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.amp)
-        self.steps = max(1, len(self.samples) // r.batch)
-        self.network: nn.Module | None = None  # the model, shared by all processes
+        self.steps = max(1, len(self.samples) // self.recipe.batch)
+        self._order: tuple[int, list[int]] = (-1, [])
+
+    @cached_property
+    def network(self) -> nn.Module:
+        """The model, shared by all processes; made at the first step, after a checkpoint is read."""
+        return DistributedDataParallel(self.model) if self.ranks.world > 1 else self.model
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the checkpoint says about the samples and what is done to them."""
+        """What the checkpoint records of the samples and their augmentation."""
         return {
             "classes": list(self.samples.classes),
             "checksum": self.samples.checksum,
@@ -147,98 +282,42 @@ class _Run:
             "augment": None if self.augment is None else repr(self.augment),
         }
 
-    def resume(self, path: Path) -> int:
-        """Take up a checkpoint if there is one; how many epochs it has behind it."""
-        done = 0
-        if path.is_file():
-            saved = load_checkpoint(path)
-            saved.restore(self.model, path)
-            saved.check(self.task, self.recipe, self.data, path)
-            self.optimizer.load_state_dict(saved.optimizer)
-            if saved.scaler:
-                self.scaler.load_state_dict(saved.scaler)
-            done = saved.epoch
-        self.network = self.model
-        if self.ranks.world > 1:
-            self.network = DistributedDataParallel(self.model)
-        return done
+    def __call__(
+        self, epoch: int, step: int, backward: Callable[[Tensor], None]
+    ) -> tuple[float, float]:
+        """One step."""
+        batch = self.batch(epoch, step)
+        with torch.autocast(self.device.type, enabled=mixed(self.recipe, self.device)):
+            logits, auxiliary = predict(self.network, batch)
+        part, terms = self.task.loss(logits, batch)
+        count = self.ranks.total(terms).clamp_min(1)
+        # The mean over processes of these gradients is that of the joint batch, whoever has more.
+        loss: Tensor = part * (self.ranks.world / count)
+        backward(loss if auxiliary is None else loss + auxiliary)
+        return float(self.ranks.total(part.detach())), float(count)
 
-    def checkpoint(self, done: int) -> Checkpoint:
-        """The state after ``done`` epochs."""
-        return Checkpoint(
-            done,
-            settings_of(self.model),
-            describe(self.task),
-            {name: getattr(self.recipe, name) for name in self.recipe.__dataclass_fields__},
-            self.data,
-            self.model.state_dict(),
-            self.optimizer.state_dict(),
-            self.scaler.state_dict(),
-        )
-
-    def evaluate(self, samples: Samples) -> dict[str, float]:
-        """Metrics of the model as it is."""
-        return evaluate(
-            self.model, self.task, samples, batch=self.recipe.batch, device=self.device, label=None
-        )
-
-    def epoch(self, number: int, advance: Callable[..., object]) -> float:
-        """All steps of an epoch; the mean loss over them."""
-        seed, batch = self.recipe.seed, self.recipe.batch
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate_of(number)
-        self.model.train()
-        order = torch.randperm(
-            len(self.samples), generator=generator_of(seed, number, "order")
-        ).tolist()
-        total, count = 0.0, 0.0
-        with _seeded(generator_of(seed, number, "layers", self.ranks.rank), self.device):
-            for step in range(self.steps):
-                joint = order[step * batch : (step + 1) * batch]
-                part, terms = self.step(self.batch(self.ranks.mine(joint), number, step))
-                total, count = total + part, count + terms
-                advance()
-        if not math.isfinite(total):
-            raise ValueError(
-                f"the loss is {total / count} in epoch {number + 1}; the checkpoint before it is "
-                f"kept. Use a smaller rate than {self.recipe.rate:g}, and look for samples that "
-                "are out of scale"
-            )
-        return total / count
-
-    def batch(self, indices: Any, epoch: int, step: int) -> Batch:
-        """Samples drawn and augmented, each by a generator of its own, and thinned alike."""
+    def batch(self, epoch: int, step: int) -> Batch:
+        """This process's part of a batch, each sample drawn and augmented by its own generator."""
         seed, augment = self.recipe.seed, self.augment
         share = augment.share(generator_of(seed, epoch, "share", step)) if augment else 0.0
         drawn = []
-        for index in indices:
+        for index in self._indices(epoch, step):
             generator = generator_of(seed, epoch, "sample", index)
             sample = self.samples.draw(index, generator)
             drawn.append(augment(sample, generator, share) if augment else sample)
         return collate(drawn).to(self.device)
 
-    def step(self, batch: Batch) -> tuple[float, float]:
-        """One step; the sum of the losses over all processes, and how many there are."""
-        assert self.network is not None
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, enabled=self.amp):
-            logits = self.network(batch.pos, batch.features, batch.category)
-        part, terms = self.task.loss(logits, batch)
-        count = self.ranks.total(terms).clamp_min(1)
-        # The mean over processes of these gradients is that of the joint batch, whoever has more.
-        loss: Tensor = part * (self.ranks.world / count)
-        penalty = getattr(self.model, "penalty", None)  # a user's own network has none
-        if penalty is not None:
-            loss = loss + penalty
-        self.scaler.scale(loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return float(self.ranks.total(part.detach())), float(count)
+    def _indices(self, epoch: int, step: int) -> Sequence[int]:
+        if self._order[0] != epoch:
+            generator = generator_of(self.recipe.seed, epoch, "order")
+            self._order = epoch, torch.randperm(len(self.samples), generator=generator).tolist()
+        size = self.recipe.batch
+        return self.ranks.mine(self._order[1][step * size : (step + 1) * size])
 
 
 @contextmanager
 def _seeded(generator: torch.Generator, device: torch.device) -> Iterator[None]:
-    """Dropout draws from the global generator: give it a state of ours, and then its own back."""
+    """Seed the global generator, which dropout draws from, and restore its state afterwards."""
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         torch.set_rng_state(generator.get_state())

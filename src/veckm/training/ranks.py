@@ -1,4 +1,4 @@
-"""Several processes: who we are, which slice of a batch is ours, and sums over all."""
+"""Several processes: the slice of a batch that each takes, and sums over all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 
 @dataclass(frozen=True)
 class Ranks:
-    """The number of this process and how many there are."""
+    """The number of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
@@ -39,13 +39,13 @@ class Ranks:
         return summed
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait for all processes."""
         if self.world > 1:
             distributed.barrier()
 
 
 def current() -> Ranks:
-    """Of the process group that is there; one process if there is none."""
+    """Those of the present process group; a single process without one."""
     if distributed.is_available() and distributed.is_initialized():
         return Ranks(distributed.get_rank(), distributed.get_world_size())
     return Ranks()
@@ -53,9 +53,9 @@ def current() -> Ranks:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Ranks]:
-    """A process group under ``torchrun``, which says by the environment who we are.
+    """A process group under ``torchrun``, from its environment variables.
 
-    A group that is there already is used and left as it is.
+    A group that exists already is used and left as it is.
     """
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if not launched or distributed.is_initialized():
@@ -64,7 +64,7 @@ def joined(device: torch.device) -> Iterator[Ranks]:
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield current()
-        distributed.barrier()  # nobody leaves while another still speaks to it
+        distributed.barrier()  # no process leaves while another still needs it
     finally:
-        gc.collect()  # a wrapped model that is still about holds the group's threads
+        gc.collect()  # a wrapped model that still exists holds the group's threads
         distributed.destroy_process_group()
