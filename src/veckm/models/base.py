@@ -76,7 +76,8 @@ class PointModel(nn.Module, ABC):
     def _checked(
         self, pos: Tensor, x: Tensor | None, batch: Tensor | None
     ) -> tuple[Clouds, Tensor]:
-        return self._clouds(pos, batch), self._checked_x(pos, x).flatten(0, -2)
+        clouds = Clouds.of(pos, batch, validate=self.validate)
+        return clouds, self._checked_x(pos, x).flatten(0, -2)
 
     def _run(self, clouds: Clouds, x: Tensor, *category: Tensor) -> Output:
         if self.training or torch.is_grad_enabled() or x.device.type != "cpu":
@@ -87,21 +88,6 @@ class PointModel(nn.Module, ABC):
             for part, rows, numbers in clouds.parts(_TOGETHER)
         ]
         return Output(torch.cat(found))
-
-    def _clouds(self, pos: Tensor, batch: Tensor | None) -> Clouds:
-        inputs.check_points(pos, "pos", values=self.validate)
-        if pos.shape[-1] != 3 or not pos.numel():
-            raise ValueError(
-                "pos must be clouds of shape (B, N, 3), or (N, 3), with at least one point, got "
-                f"{tuple(pos.shape)}"
-            )
-        points = inputs.as_points(pos, batch, "pos", self.validate)
-        if 0 in points.counts:
-            raise ValueError(
-                f"cloud {points.counts.index(0)} of batch has no points; number the clouds from 0 "
-                "without gaps"
-            )
-        return Clouds(points.flat, tuple(points.counts))
 
     def _checked_x(self, pos: Tensor, x: Tensor | None) -> Tensor:
         expected = (*pos.shape[:-1], self.config.in_channels)

@@ -16,6 +16,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from veckm import inputs
 from veckm.models import ops
 
 
@@ -30,6 +31,23 @@ class Clouds:
 
     pos: Tensor
     sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pos: Tensor, batch: Tensor | None = None, *, validate: bool = True) -> Clouds:
+        """The clouds of ``pos`` (B, N, 3), or (N, 3) with ``batch`` (N,) ascending, or (N, 3)."""
+        inputs.check_points(pos, "pos", values=validate)
+        if pos.shape[-1] != 3 or not pos.numel():
+            raise ValueError(
+                "pos must be clouds of shape (B, N, 3), or (N, 3), with at least one point, got "
+                f"{tuple(pos.shape)}"
+            )
+        points = inputs.as_points(pos, batch, "pos", validate)
+        if 0 in points.counts:
+            raise ValueError(
+                f"cloud {points.counts.index(0)} of batch has no points; number the clouds from 0 "
+                "without gaps"
+            )
+        return cls(points.flat, tuple(points.counts))
 
     @cached_property
     def uniform(self) -> bool:
@@ -85,7 +103,7 @@ class Clouds:
             rows = (picks + self.starts[:, None]).flatten()
         else:
             picked = zip(self.pos.split(self.sizes), sizes, strict=True)
-            found = [ops.farthest_points(pos, n, validate=False) for pos, n in picked]
+            found = [ops.farthest_points(pos[None], n, validate=False)[0] for pos, n in picked]
             rows = torch.cat([f + s for f, s in zip(found, self.starts, strict=True)])
         return rows, Clouds(ops.gather(self.pos, rows), sizes)
 

@@ -84,6 +84,17 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class ClassifierConfig(ModelConfig):
+    """What networks for classification are built from.
+
+    Attributes:
+        dropout: after the layers of the head.
+    """
+
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
 class PartsConfig(ModelConfig):
     """What networks for part segmentation are built from.
 
@@ -96,3 +107,14 @@ class PartsConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         inputs.check_count(self.num_categories, "num_categories")
+
+
+@dataclass(frozen=True)
+class DropoutPartsConfig(PartsConfig):
+    """The same for networks with dropout.
+
+    Attributes:
+        dropout: in the head.
+    """
+
+    dropout: float = 0.5

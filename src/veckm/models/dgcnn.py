@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds
-from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import edge_maxpool, mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, MatrixHead, Norm, activate, head, mlp
 from veckm.models.ops import gather
@@ -19,29 +19,25 @@ _SLOPE = 0.2
 
 
 @dataclass(frozen=True)
-class DGCNNConfig(ModelConfig):
+class DGCNNConfig(ClassifierConfig):
     """What DGCNN is built from, for objects and for scenes.
 
     Attributes:
         k: neighbors in each graph, the point itself included.
-        dropout: after the first two layers of the head.
     """
 
     k: int = 20
-    dropout: float = 0.5
 
 
 @dataclass(frozen=True)
-class DGCNNPartsConfig(PartsConfig):
+class DGCNNPartsConfig(DropoutPartsConfig):
     """What DGCNN is built from, for parts.
 
     Attributes:
         k: neighbors in each graph, the point itself included.
-        dropout: after the first two layers of the head.
     """
 
     k: int = 40
-    dropout: float = 0.5
 
 
 class EdgeConv(nn.Module):

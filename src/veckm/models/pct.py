@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter
 from veckm.models.clouds import Clouds, per_cloud
-from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, head, mlp
 
@@ -19,27 +19,14 @@ _K = 32  # neighbors of a group
 
 
 @dataclass(frozen=True)
-class PCTClassifierConfig(ModelConfig):
+class PCTClassifierConfig(ClassifierConfig):
     """What PCT is built from, for objects.
 
     Attributes:
         points: per cloud that the transformer sees with ``encoding``; the plain network has 256.
-        dropout: after each layer of the head.
     """
 
     points: int = 256
-    dropout: float = 0.5
-
-
-@dataclass(frozen=True)
-class PCTPartsConfig(PartsConfig):
-    """What PCT is built from, for parts.
-
-    Attributes:
-        dropout: after the first layer of the head.
-    """
-
-    dropout: float = 0.5
 
 
 class OffsetAttention(nn.Module):
@@ -169,9 +156,9 @@ class PCTParts(PartSegmenter):
     """
 
     name = "pct"
-    config_type = PCTPartsConfig
+    config_type = DropoutPartsConfig
 
-    def __init__(self, config: PCTPartsConfig) -> None:
+    def __init__(self, config: DropoutPartsConfig) -> None:
         super().__init__(config)
         wide = self.local_channels
         self.embedding: nn.Module = nn.Identity()

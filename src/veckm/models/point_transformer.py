@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds
-from veckm.models.config import ModelConfig
+from veckm.models.config import ClassifierConfig, ModelConfig
 from veckm.models.fused import linear_on_groups
 from veckm.models.layers import LinearBN, Norm, apply_valid, head
 
@@ -19,17 +19,6 @@ _WIDTHS = (32, 64, 128, 256, 512)
 _BLOCKS = (1, 2, 3, 5, 2)  # transformer blocks of each level on the way down
 _NEIGHBORS = (8, 16, 16, 16, 16)
 _GROUPS = 8  # channels that share an attention weight: C / 8 weights
-
-
-@dataclass(frozen=True)
-class PointTransformerClassifierConfig(ModelConfig):
-    """What Point Transformer is built from, for objects.
-
-    Attributes:
-        dropout: after each layer of the head.
-    """
-
-    dropout: float = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +157,10 @@ class PointTransformer(PointModel):
 class PointTransformerClassifier(PointTransformer, Classifier):
     """The mean of the coarsest level, and a head."""
 
-    config_type = PointTransformerClassifierConfig
+    config_type = ClassifierConfig
     default_encoding = replace(Classifier.default_encoding, position=0.0)  # sees coordinates
 
-    def __init__(self, config: PointTransformerClassifierConfig) -> None:
+    def __init__(self, config: ClassifierConfig) -> None:
         super().__init__(config)
         self.head = head((512, 256, 128), config.num_classes, config.dropout)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter
 from veckm.models.clouds import Clouds, per_cloud
-from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_with_global
 from veckm.models.layers import LinearBN, apply_valid, head, mlp
 
@@ -18,29 +18,25 @@ _EPS = 1e-5
 
 
 @dataclass(frozen=True)
-class PointMLPClassifierConfig(ModelConfig):
+class PointMLPClassifierConfig(ClassifierConfig):
     """What PointMLP is built from, for objects.
 
     Attributes:
         k: neighbors.
-        dropout: after each layer of the head.
     """
 
     k: int = 24
-    dropout: float = 0.5
 
 
 @dataclass(frozen=True)
-class PointMLPPartsConfig(PartsConfig):
+class PointMLPPartsConfig(DropoutPartsConfig):
     """What PointMLP is built from, for parts.
 
     Attributes:
         k: neighbors.
-        dropout: before the last layer.
     """
 
     k: int = 32
-    dropout: float = 0.5
 
 
 class Residual(nn.Module):

@@ -11,33 +11,11 @@ from torch import Tensor, nn
 from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds
-from veckm.models.config import ModelConfig, PartsConfig
+from veckm.models.config import ClassifierConfig, DropoutPartsConfig, ModelConfig
 from veckm.models.fused import linear_on_groups, mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, head, mlp
 
 Level = tuple[Clouds, Tensor]  # points, and their features (N, C)
-
-
-@dataclass(frozen=True)
-class PointNet2ClassifierConfig(ModelConfig):
-    """What PointNet++ is built from, for objects.
-
-    Attributes:
-        dropout: after the layers of the head.
-    """
-
-    dropout: float = 0.5
-
-
-@dataclass(frozen=True)
-class PointNet2PartsConfig(PartsConfig):
-    """What PointNet++ is built from, for parts.
-
-    Attributes:
-        dropout: before the last layer.
-    """
-
-    dropout: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -141,9 +119,9 @@ class PointNet2(PointModel):
 class PointNet2Classifier(PointNet2, Classifier):
     """The abstractions of :class:`PointNet2` and layers of the cloud."""
 
-    config_type = PointNet2ClassifierConfig
+    config_type = ClassifierConfig
 
-    def __init__(self, config: PointNet2ClassifierConfig) -> None:
+    def __init__(self, config: ClassifierConfig) -> None:
         super().__init__(config)
         self.head = head((1024, 512, 256), config.num_classes, config.dropout)
 
@@ -155,11 +133,11 @@ class PointNet2Classifier(PointNet2, Classifier):
 class PointNet2Parts(PointNet2, PartSegmenter):
     """The abstractions of :class:`PointNet2`, and propagation back to all points."""
 
-    config_type = PointNet2PartsConfig
-    config: PointNet2PartsConfig
+    config_type = DropoutPartsConfig
+    config: DropoutPartsConfig
     default_encoding = replace(PartSegmenter.default_encoding, position=0.0)  # sees coordinates
 
-    def __init__(self, config: PointNet2PartsConfig) -> None:
+    def __init__(self, config: DropoutPartsConfig) -> None:
         super().__init__(config)
         self.up3 = mlp((1024 + 256, 256, 256))
         self.up2 = Propagation(256 + self.width, (256, 128))

@@ -269,7 +269,7 @@ class Supervised:
 
     @cached_property
     def network(self) -> nn.Module:
-        """The model, shared by all processes; made at the first step, after a checkpoint is read."""
+        """The model, shared by all processes; made after a checkpoint has been read."""
         return DistributedDataParallel(self.model) if self.ranks.world > 1 else self.model
 
     @property

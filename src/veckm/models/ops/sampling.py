@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from veckm import inputs
 from veckm.engines.curve import interleave
-from veckm.models.ops.clouds import bounds
 from veckm.parallel import one_thread, share, workers
 
 #: Clouds of more points are sampled chunk by chunk when the method is "auto".
@@ -29,14 +27,13 @@ Method = Literal["auto", "exact", "chunked"]
 
 @one_thread()
 def farthest_points(
-    pos: Tensor,  # (B, N, 3), or (N, 3)
+    pos: Tensor,  # (B, N, 3)
     count: int,
-    batch: Tensor | None = None,  # (N,)
     *,
     method: Method = "auto",
     validate: bool = True,
-) -> Tensor:  # (B, count) int64, or (count of all clouds,)
-    """Points spread over the cloud: each pick is as far as can be from those before it.
+) -> Tensor:  # (B, count) int64
+    """Points spread over the cloud: each pick is as far as possible from those before it.
 
     The first pick is the point farthest from the mean, so the result does not depend on the order
     of the points and nothing is drawn. No row is picked twice, even where points coincide.
@@ -44,44 +41,19 @@ def farthest_points(
     ``"exact"`` takes N * count steps. ``"chunked"`` is linear in N for a fixed share of picks:
     the points are put in Morton order, which keeps near ones together, cut into chunks of about
     512, and each chunk gives its share of farthest points, all chunks in one batched loop. Picks
-    of neighboring chunks do not know of each other and can be close. ``"auto"`` is exact up to
-    8192 points and chunked above.
-
-    Args:
-        pos: the points.
-        count: picks of every cloud; a ragged cloud with fewer points gives them all.
-        batch: cloud of every point of a ragged batch, ascending.
-        method: ``"auto"``, ``"exact"`` or ``"chunked"``.
-        validate: False skips the checks of values (finite, ascending); shapes are checked always.
-
-    Shapes:
-        - dense: pos (B, N, 3); output (B, count), count at most N
-        - ragged: pos (N, 3); output (M,), rows of ``pos``, cloud after cloud
+    of neighboring chunks are independent and can be close. ``"auto"`` is exact up to 8192 points
+    and chunked above.
     """
     inputs.check_count(count, "count")
     inputs.check_points(pos, "pos", values=validate)
     if method not in ("auto", "exact", "chunked"):
         raise ValueError(f"method must be 'auto', 'exact' or 'chunked', got {method!r}")
+    if pos.dim() != 3 or count > pos.shape[1]:
+        raise ValueError(
+            f"{count} farthest points were requested of pos of shape {tuple(pos.shape)}; pass "
+            "clouds (B, N, 3) with at least so many points"
+        )
     pos = pos.detach()
-    if pos.dim() == 3:
-        if batch is not None:
-            raise ValueError("a dense batch (B, N, 3) takes no batch vector; leave it out")
-        if count > pos.shape[1]:
-            raise ValueError(
-                f"count = {count} picks were asked of clouds of {pos.shape[1]} points; "
-                f"use count <= {pos.shape[1]}"
-            )
-        return _dense(pos, count, method)
-    begin = bounds(pos, batch, "pos", validate)
-    picks = [
-        _dense(pos[None, a:b], min(count, b - a), method)[0] + a
-        for a, b in pairwise(begin)
-        if b > a
-    ]
-    return torch.cat(picks) if picks else torch.empty(0, dtype=torch.int64, device=pos.device)
-
-
-def _dense(pos: Tensor, count: int, method: Method) -> Tensor:
     clouds, n, _ = pos.shape
     if count == n:
         return torch.arange(n, device=pos.device).expand(clouds, n)
@@ -184,8 +156,6 @@ def grid_points(
     validate: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:  # (M, 3), (M,), (N,)
     """The mean of the points in every cubic cell of side ``size``: an even density.
-
-    ``validate`` as for :func:`farthest_points`.
 
     Returns:
         the means (M, 3), their clouds (M,), and the mean that each point went into (N,).

@@ -1,4 +1,4 @@
-"""Nearest neighbors, by a k-d tree on the CPU and by all distances elsewhere.
+"""Nearest neighbors, by a k-d tree on the CPU and by all distances elsewhere; interpolation.
 
 A tree takes N log N time and needs no N x M distances. Already with 256 points of 8 clouds it took
 half the time of distances and ``topk``, and with 8192 points a tenth. Distances win in spaces of
@@ -14,8 +14,6 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models.ops.clouds import check_pair, pairs
-from veckm.models.ops.gather import gather
 from veckm.parallel import one_thread, share, threads, workers
 
 #: Clouds of fewer points are searched by distances.
@@ -24,98 +22,125 @@ _SMALL = 128
 _TREE_DIMENSIONS = 8
 #: Distances held at a time: on a device, and in one worker of the CPU.
 _PAIRS, _WORKER_PAIRS = 1 << 24, 1 << 18
+#: Added to squared distances, so that a query on a point takes that point's values.
+_EPS = 1e-8
 
 
 @one_thread()
 def knn(
-    points: Tensor,  # (B, N, D), or (N, D)
-    queries: Tensor,  # (B, M, D), or (M, D)
+    points: Tensor,  # (B, N, D)
+    queries: Tensor,  # (B, M, D)
     k: int,
-    batch: Tensor | None = None,  # (N,)
-    query_batch: Tensor | None = None,  # (M,)
     *,
     validate: bool = True,
-) -> Tensor:  # (B, M, k), or (M, k) int64
-    """The ``k`` points nearest to every query, the nearest first.
+) -> Tensor:  # (B, M, k) int64
+    """The ``k`` points nearest to every query, the nearest first, in any number of dimensions D.
 
-    Where two points are equally far, which comes first is not defined. The search has no
-    gradient; gather the coordinates and subtract where one is wanted.
-
-    Args:
-        points: where to look, in any number of dimensions D.
-        queries: whose neighbors to find; a query that is a point finds itself.
-        k: how many; no cloud may have fewer points.
-        batch: cloud of every point of a ragged batch, ascending.
-        query_batch: cloud of every query, ascending.
-        validate: False skips the checks of values (finite, ascending); shapes are checked always.
-
-    Shapes:
-        - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
-        - ragged: points (N, D), queries (M, D); output (M, k), rows of ``points``
+    Where two points are equally far, which comes first is not defined. A query that is a point
+    finds itself.
     """
     inputs.check_count(k, "k")
-    check_pair(points, queries, batch, query_batch, validate)
-    points, queries = points.detach(), queries.detach()
-    if points.dim() == 3:
-        return _dense(points, queries, k)
-    found = [
-        _dense(p[None], q[None], k)[0] + first
-        for first, p, q in pairs(points, queries, batch, query_batch, validate)
-    ]
-    return torch.cat(found) if found else queries.new_empty(0, k, dtype=torch.int64)
+    _check_pair(points, queries, validate)
+    return _nearest(points.detach(), queries.detach(), k)
 
 
 @one_thread()
 def ball_query(
-    points: Tensor,  # (B, N, D), or (N, D)
-    queries: Tensor,  # (B, M, D), or (M, D)
+    points: Tensor,  # (B, N, D)
+    queries: Tensor,  # (B, M, D)
     radius: float,
     k: int,
-    batch: Tensor | None = None,  # (N,)
-    query_batch: Tensor | None = None,  # (M,)
     *,
     validate: bool = True,
-) -> Tensor:  # (B, M, k), or (M, k) int64
+) -> Tensor:  # (B, M, k) int64
     """Up to ``k`` points within ``radius`` of every query, the nearest first.
 
-    Where the ball holds fewer, the nearest point stands in the places that are left, as in
-    PointNet++, so that a maximum over the neighbors does not see them. It stands there even if
-    it is outside the ball itself. Where the ball holds more, the nearest are taken: PointNet++
-    takes those that come first in memory, and so depends on the order of the points.
-    ``validate`` as for :func:`knn`.
-
-    Shapes:
-        - dense: points (B, N, D), queries (B, M, D); output (B, M, k)
-        - ragged: points (N, D), queries (M, D); output (M, k), rows of ``points``
+    Where the ball holds fewer, the nearest point is repeated, as in PointNet++, so that a maximum
+    over the neighbors is not affected; also where that point is outside the ball itself. Where the
+    ball holds more, the nearest are taken: PointNet++ takes those that come first in memory, and
+    so depends on the order of the points.
     """
     inputs.check_count(k, "k")
     inputs.check_positive(radius, "radius")
-    check_pair(points, queries, batch, query_batch, validate)
-    if points.dim() == 3:
-        return _within(points, queries, radius, k)
-    found = [
-        _within(p[None], q[None], radius, k)[0] + first
-        for first, p, q in pairs(points, queries, batch, query_batch, validate)
-    ]
-    return torch.cat(found) if found else queries.new_empty(0, k, dtype=torch.int64)
-
-
-def _within(points: Tensor, queries: Tensor, radius: float, k: int) -> Tensor:
+    _check_pair(points, queries, validate)
     points, queries = points.detach(), queries.detach()
-    index = _dense(points, queries, min(k, points.shape[1]))
+    index = _nearest(points, queries, min(k, points.shape[1]))
     squared = points.new_empty(index.shape)
     for j in range(index.shape[2]):  # one neighbor at a time, so that no (B, M, k, D) is held
         squared[:, :, j] = (gather(points, index[:, :, j]) - queries).square().sum(-1)
     index = torch.where(squared <= radius**2, index, index[:, :, :1])
-    if index.shape[2] == k:
-        return index
     return torch.cat((index, index[:, :, :1].expand(-1, -1, k - index.shape[2])), dim=2)
 
 
-def _dense(points: Tensor, queries: Tensor, k: int) -> Tensor:
+def interpolate(
+    values: Tensor,  # (B, N, C)
+    points: Tensor,  # (B, N, 3)
+    queries: Tensor,  # (B, M, 3)
+    k: int = 3,
+    *,
+    validate: bool = True,
+) -> Tensor:  # (B, M, C)
+    r"""Values at the queries from the ``k`` nearest points, by inverse squared distance.
+
+    .. math:: f(q) = \frac{\sum_j w_j f_j}{\sum_j w_j}, \qquad w_j = \frac{1}{|q - x_j|^2}
+
+    Section 3.4 of `PointNet++ <https://arxiv.org/abs/1706.02413>`_, with k = 3. Clouds of fewer
+    than ``k`` points give them all. Gradients reach values, points and queries.
+    """
+    inputs.check_count(k, "k")
+    inputs.check_points(points, "points", values=False)  # the search checks their values
+    if values.shape[:-1] != points.shape[:-1]:
+        raise ValueError(
+            f"values of shape {tuple(values.shape)} are not one row for every point of "
+            f"{tuple(points.shape)}; pass values (B, N, C) for points (B, N, 3)"
+        )
+    near = knn(points, queries, min(k, points.shape[1]), validate=validate).unbind(-1)
+    if len(near) == 1:
+        return gather(values, near[0])
+    # One neighbor after the other, so that no (B, M, k, C) is held.
+    apart = [(gather(points, i) - queries).square().sum(-1, keepdim=True) for i in near]
+    weight = [1 / (squared + _EPS) for squared in apart]
+    total = torch.stack(weight).sum(0)
+    out = gather(values, near[0]) * (weight[0] / total)
+    for i, w in zip(near[1:], weight[1:], strict=True):
+        out = out + gather(values, i) * (w / total)
+    return out
+
+
+def gather(
+    values: Tensor,  # (B, N, C), or (N, C)
+    index: Tensor,  # (B, ...) int64, or (...)
+) -> Tensor:  # (B, ..., C), or (..., C)
+    """The rows of ``values`` that ``index`` names, cloud by cloud, or among all rows."""
+    if values.dim() == 3 and index.dim() and index.shape[0] == values.shape[0]:
+        first = torch.arange(len(values), device=index.device) * values.shape[1]
+        index = index + first.view(-1, *[1] * (index.dim() - 1))
+        values = values.flatten(0, 1)
+    elif values.dim() != 2:
+        raise ValueError(
+            "gather expects values (B, N, C) with index (B, ...), or values (N, C) with index "
+            f"(...); got {tuple(values.shape)} and {tuple(index.shape)}"
+        )
+    # By index_select, whose gradient is a sum; that of values[index] sorts first.
+    return values.index_select(0, index.flatten()).view(*index.shape, values.shape[1])
+
+
+def _check_pair(points: Tensor, queries: Tensor, validate: bool) -> None:
+    inputs.check_points(points, "points", values=validate)
+    if queries is not points:
+        inputs.check_points(queries, "queries", values=validate)
+    both = points.dim() == queries.dim() == 3
+    if not both or (len(points), points.shape[2]) != (len(queries), queries.shape[2]):
+        raise ValueError(
+            "points and queries must be dense batches (B, N, D) and (B, M, D), got "
+            f"{tuple(points.shape)} and {tuple(queries.shape)}"
+        )
+
+
+def _nearest(points: Tensor, queries: Tensor, k: int) -> Tensor:
     n = points.shape[1]
     if k > n:
-        raise ValueError(f"k = {k} neighbors were asked of a cloud of {n} points; use k <= {n}")
+        raise ValueError(f"k = {k} neighbors were requested of a cloud of {n} points; use k <= {n}")
     if points.device.type == "cpu" and n > _SMALL and points.shape[2] <= _TREE_DIMENSIONS:
         return _by_tree(points, queries, k)
     return _by_distances(points, queries, k)
@@ -126,12 +151,12 @@ def _by_tree(points: Tensor, queries: Tensor, k: int) -> Tensor:
     each = np.arange(1, k + 1)
 
     def work(cloud: int) -> None:
-        # Neither balanced nor compact: a tree that is asked once is cheaper to build so.
+        # Neither balanced nor compact: cheaper to build for a single query.
         tree = cKDTree(points[cloud].numpy(), balanced_tree=False, compact_nodes=False)
         near = tree.query(queries[cloud].numpy(), each, workers=threads())[1]
         found[cloud] = torch.from_numpy(near)
 
-    # A cloud to a worker: threads inside every query would wait for each other every time.
+    # One cloud per worker: threads inside every query would wait for each other every time.
     share(range(len(points)), lambda _: work, workers(points.device, 4 * len(points)))
     return found
 
