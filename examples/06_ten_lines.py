@@ -3,9 +3,11 @@
 import torch
 from torch import nn
 
-from veckm.models import PAPER, Encoding
+from veckm.models import Encoding, EncodingConfig
 
-front = Encoding(PAPER["classification"])  # alpha = 30, beta = 6, D = 256; 128 real features out
+front = Encoding(
+    EncodingConfig()
+)  # the paper's: alpha = 30, beta = 6, D = 256; 128 real features out
 yours = nn.Sequential(nn.Linear(128, 256), nn.ReLU(), nn.Linear(256, 40))
 optimizer = torch.optim.Adam([*front.parameters(), *yours.parameters()], lr=1e-3)
 

@@ -21,7 +21,7 @@ from results import header, markdown, mean, save, where
 from table2_classification import ObjectOptions, sets
 
 from veckm.memory import keep_freed_memory
-from veckm.models import create_model
+from veckm.models import create_model, default_encoding
 from veckm.training import Recipe
 
 
@@ -56,8 +56,7 @@ def grid(options: GridOptions) -> dict[str, Any]:
                         veckm=True,
                         num_classes=len(about.learn.classes),
                         seed=s,
-                        alpha=float(a),
-                        beta=float(b),
+                        encoding=default_encoding("pointnet", alpha=float(a), beta=float(b)),
                     ),
                     about,
                     recipe,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -147,8 +148,16 @@ def s3dis_prepared(folder: Path, n: int = 300) -> Path:
     return folder
 
 
+@dataclass(frozen=True)
+class TinyConfig:
+    num_classes: int
+    in_channels: int = 0
+
+
 class Tiny(torch.nn.Module):
-    """A network with the signature of the true ones, without batch norm."""
+    """A network with the signature of the true ones, without batch norm; it returns the logits."""
+
+    name = "tiny"
 
     def __init__(
         self, classes: int, per_point: bool, in_channels: int = 0, dropout: float = 0.0
@@ -160,11 +169,10 @@ class Tiny(torch.nn.Module):
         self.outer = torch.nn.Parameter(torch.randn(32, classes, generator=g) / 4)
         self.dropout = torch.nn.Dropout(dropout)
         self.per_point, self.in_channels = per_point, in_channels
-        self.settings = {"name": "tiny", "num_classes": classes, "in_channels": in_channels}
+        self.config = TinyConfig(classes, in_channels)
 
-    def forward(self, pos, features=None, category=None):  # type: ignore[no-untyped-def]
-        x = pos if features is None else torch.cat((pos, features), -1)
-        h = torch.nn.functional.gelu(x @ self.inner)
+    def forward(self, pos, x=None, batch=None, *, category=None):  # type: ignore[no-untyped-def]
+        h = torch.nn.functional.gelu((pos if x is None else torch.cat((pos, x), -1)) @ self.inner)
         pooled = torch.cat((h.mean(1), h.amax(1)), -1)  # (B, 32)
         if self.per_point:
             pooled = torch.cat((h, h.mean(1, keepdim=True).expand_as(h)), -1)

@@ -34,8 +34,7 @@ NAMES = [
 
 # Positional parameters first; after * by keyword only.
 SIGNATURES = {
-    "create_model": "name * veckm task num_classes in_channels num_categories seed "
-    "validate options",
+    "create_model": "name * task veckm encoding num_classes in_channels seed validate options",
     "list_models": "task",
     "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
     "progress validate",

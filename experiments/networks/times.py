@@ -16,6 +16,7 @@ from results import log
 from networks.cases import Case
 from veckm.data.samples import Batch
 from veckm.models import Task
+from veckm.training.evaluation import predict
 
 
 def race(
@@ -31,11 +32,11 @@ def race(
     times: dict[str, list[float]] = {key: [] for key in models}
     with torch.inference_mode():
         for model in models.values():
-            model(batch.pos, batch.features, batch.category)  # what is set up once is no part of it
+            predict(model, batch)  # what is set up once is no part of it
         for _ in range(turns):
             for key, model in models.items():
                 start = time.perf_counter()
-                model(batch.pos, batch.features, batch.category)
+                predict(model, batch)
                 times[key].append(time.perf_counter() - start)
     clouds, points = batch.pos.shape[:2]
     rows = [{"key": k, "clouds": clouds, "points": points, "seconds": v} for k, v in times.items()]
@@ -63,7 +64,7 @@ def _measure(
     model = case.make(task, classes, channels).eval()
     before = _peak()
     with torch.inference_mode():
-        model(batch.pos, batch.features, batch.category)
+        predict(model, batch)
     return before, _peak()
 
 

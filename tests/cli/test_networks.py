@@ -37,7 +37,7 @@ def test_classification_is_trained_and_measured(capsys, tmp_path: Path, veckm) -
     assert ("with VecKM" in said) == bool(veckm)
     saved = load_checkpoint(out)
     assert saved.epoch == 2
-    assert saved.settings["num_classes"] == 2
+    assert saved.config["num_classes"] == 2
     assert saved.data["classes"] == ["chair", "night_stand"]
     assert json.loads((out / "metrics.json").read_text())["set"] == "validation"
     assert len(read_log(out)) == 2
@@ -58,7 +58,7 @@ def test_meshes_with_normals_are_trained_on(capsys, tmp_path: Path) -> None:
     options = ("--out", out, "--points", 32, "--normals", *SHORT)
     code, _, err = run(capsys, "train", "classification", data, *options)
     assert (code, err) == (0, "")
-    assert load_checkpoint(out).settings["in_channels"] == 3
+    assert load_checkpoint(out).config["in_channels"] == 3
     assert run(capsys, "evaluate", "classification", out, data)[0] == 0
 
 
@@ -75,7 +75,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("veckm.training.loop._words", interrupt)
+        patched.setattr("veckm.training.loop._summary", interrupt)
         assert go("parts")[0] == 130
     assert load_checkpoint(tmp_path / "parts").epoch == 1
     assert go("parts") == go("whole") == (0, "", "")
@@ -114,7 +114,7 @@ def test_scenes_are_trained_and_measured(capsys, tmp_path: Path, scenes) -> None
         held = ("--val-share", 0.5, "--out", tmp_path / "held", "--points", 64)
         assert run(capsys, "train", "semantic-segmentation", data, *held, *SHORT)[0] == 0
         assert json.loads((tmp_path / "held" / "metrics.json").read_text())["mIoU"] >= 0
-    assert load_checkpoint(out).settings["in_channels"] == (3 if scenes else 6)
+    assert load_checkpoint(out).config["in_channels"] == (3 if scenes else 6)
     code, said, _ = run(capsys, "evaluate", "semantic-segmentation", out, data, *scenes, "--json")
     assert code == 0
     assert set(json.loads(said)["scores"]) == {"mIoU", "class accuracy", "overall accuracy"}
@@ -131,7 +131,7 @@ def test_mistakes_are_said_in_one_line(capsys, tmp_path: Path) -> None:
     assert "synsetoffset2category.txt: is not there" in err
     assert not out.exists()  # nothing half-written
     err = fails(capsys, "evaluate", "classification", out, data)
-    assert "run: is not there; train first" in err
+    assert "run does not exist; train first" in err
     options = ("--points", 20, "--quiet", *where, *SHORT)
     assert run(capsys, "train", "classification", data, *options)[0] == 0
     err = fails(capsys, "evaluate", "semantic-segmentation", out, data)

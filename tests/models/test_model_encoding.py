@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from veckm.models import PAPER, Encoding, EncodingSettings, create_model, ops
+from veckm.models import (
+    NETWORKS,
+    Encoding,
+    EncodingConfig,
+    create_model,
+    default_encoding,
+    ops,
+)
+from veckm.models.clouds import Clouds
 from veckm.models.layers import seeded
 from veckm.nn import ComplexBatchNorm
 
@@ -15,7 +23,7 @@ def clouds(generator: Generator) -> Tensor:
 
 
 def exact() -> Encoding:
-    settings = EncodingSettings(dim=32, hidden=16, channels=8, engine="dense")
+    settings = EncodingConfig(dim=32, hidden=16, channels=8, engine="dense")
     return seeded(lambda: Encoding(settings), 0).double()
 
 
@@ -33,88 +41,83 @@ def test_the_features_are_the_block_of_the_encoding(generator: Generator) -> Non
 
 def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
     encoding, pos = exact(), clouds(generator)
-    torch.testing.assert_close(encoding.largest(pos), encoding(pos).amax(1))
+    dense = Clouds.of(pos)
+    torch.testing.assert_close(encoding.maxpool(dense), encoding(pos).amax(1))
+    ragged = Clouds.of(pos[0], torch.arange(2).repeat_interleave(torch.tensor([20, 40])))
+    alone = torch.stack([encoding(part).amax(0) for part in pos[0].split([20, 40])])
+    torch.testing.assert_close(encoding.maxpool(ragged), alone)
+
+
+def test_several_scales_are_joined(generator: Generator) -> None:
+    config = EncodingConfig(alpha=(30.0, 20.0), beta=(6.0, 9.0), dim=16, hidden=8, channels=4)
+    assert Encoding(config)(clouds(generator).float()).shape == (2, 60, 4)
 
 
 def test_a_network_may_whiten_what_is_between_its_two_layers(generator: Generator) -> None:
-    model = create_model("pointnet", veckm=True, num_classes=5, batch_norm=True, engine="dense")
+    config = default_encoding("pointnet", batch_norm=True, engine="dense")
+    model = create_model("pointnet", veckm=True, num_classes=5, encoding=config)
     model.double()
     assert isinstance(model.encoding, Encoding)
     norms = [m for m in model.encoding.modules() if isinstance(m, ComplexBatchNorm)]
     assert len(norms) == 1
     pos = clouds(generator)
-    model(pos).sum().backward()
+    model(pos).logits.sum().backward()
     assert all(p.grad is not None for p in norms[0].parameters())
     model.eval()  # after one step of statistics, and by those alone
-    torch.testing.assert_close(model(pos)[:1], model(pos[:1]))
-    torch.testing.assert_close(model.encoding.largest(pos), model.encoding(pos).amax(1))
+    torch.testing.assert_close(model(pos).logits[:1], model(pos[:1]).logits)
+    pooled = model.encoding.maxpool(Clouds.of(pos))
+    torch.testing.assert_close(pooled, model.encoding(pos).amax(1))
 
 
 def test_the_normalization_of_the_encoding_can_be_chosen(generator: Generator) -> None:
     pos = clouds(generator)
     for norm in ("unit", "mean", None):
-        model = create_model("pointnet", veckm=True, num_classes=5, norm=norm, position=0.0)
+        config = default_encoding("pointnet", norm=norm, position=0.0)
+        model = create_model("pointnet", veckm=True, num_classes=5, encoding=config)
         encoding = model.encoding
         assert isinstance(encoding, Encoding)
         assert encoding.veckm.norm == norm
         assert not any(isinstance(m, ComplexBatchNorm) for m in encoding.modules())
         if norm == "mean":
-            assert float(encoding.encoded(pos).abs().max()) <= 1 + 1e-6
+            assert float(encoding.encode(pos).abs().max()) <= 1 + 1e-6
+    config = EncodingConfig(norm="batch")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown norm 'batch'"):
-        create_model("pointnet", veckm=True, num_classes=5, norm="batch")
-
-
-def test_settings_of_earlier_versions_make_the_same_network() -> None:
-    old = {"name": "pointnet", "veckm": True, "num_classes": 5, "norm": True}
-    with pytest.warns(DeprecationWarning, match="norm=True or False is now batch_norm"):
-        model = create_model(**old)  # type: ignore[arg-type]
-    assert any(isinstance(m, ComplexBatchNorm) for m in model.modules())
-    assert model.settings["norm"] is True  # as in the checkpoint, which is compared with it
-    assert "batch_norm" not in model.settings
+        create_model("pointnet", veckm=True, num_classes=5, encoding=config)
 
 
 def test_a_network_refuses_the_weights_of_another_radius() -> None:
     state = create_model("pointnet", veckm=True, num_classes=5).state_dict()
-    other = create_model("pointnet", veckm=True, num_classes=5, beta=9.0)
+    config = default_encoding("pointnet", beta=9.0)
+    other = create_model("pointnet", veckm=True, num_classes=5, encoding=config)
     with pytest.raises(RuntimeError, match=r"encoding\.veckm: the state is of .*beta=\(6\)"):
         other.load_state_dict(state)
 
 
-def test_the_weights_of_earlier_versions_load() -> None:
-    model = create_model("pointnet", veckm=True, num_classes=5, p=64)
-    state = model.state_dict()
-    del state["encoding.veckm.sizes"]
-    state["encoding.veckm.B"] = torch.ones(1, 3, 2048)
-    other = create_model("pointnet", veckm=True, num_classes=5, seed=1)
-    other.load_state_dict(state)
-    assert isinstance(other.encoding, Encoding)
-    assert torch.equal(other.encoding.veckm.A, state["encoding.veckm.A"])
-
-
 def test_features_go_in_beside_the_encoding(generator: Generator) -> None:
-    settings = EncodingSettings(dim=32, hidden=16, channels=8, engine="dense")
+    settings = EncodingConfig(dim=32, hidden=16, channels=8, engine="dense")
     encoding = seeded(lambda: Encoding(settings, in_channels=2), 0).double()
     pos = clouds(generator)
     features = torch.randn(2, 60, 2, generator=generator, dtype=torch.float64)
-    joint = torch.cat((encoding.encoded(pos), features + 0j), dim=-1)
-    torch.testing.assert_close(encoding(pos, None, features), encoding.block(joint))
+    joint = torch.cat((encoding.encode(pos), features + 0j), dim=-1)
+    torch.testing.assert_close(encoding(pos, features), encoding.block(joint))
 
 
 def test_at_some_points_it_is_what_it_is_there_at_all_points(generator: Generator) -> None:
     encoding, pos = exact(), clouds(generator)
     picks = ops.farthest_points(pos, 20)
-    there = encoding(pos, ops.gather(pos, picks))
+    there = encoding(pos, queries=ops.gather(pos, picks))
     torch.testing.assert_close(there, ops.gather(encoding(pos), picks))
 
 
 def test_the_sizes_are_those_of_the_paper() -> None:
-    sizes = {task: (s.alpha, s.beta, s.dim, s.channels) for task, s in PAPER.items()}
+    defaults = {kind.task: kind.default_encoding for kind in NETWORKS if kind.name == "dgcnn"}
+    sizes = {task: (s.alpha, s.beta, s.dim, s.channels) for task, s in defaults.items()}
     assert sizes == {
         "classification": (30.0, 6.0, 256, 128),
         "part-segmentation": (30.0, 9.0, 256, 128),
         "semantic-segmentation": (30.0, 9.0, 256, 64),
     }
-    assert PAPER["semantic-segmentation"].p == 2048
+    assert defaults["semantic-segmentation"].p == 2048
 
 
 def names(name: str, task: str, veckm: bool) -> set[str]:
@@ -125,7 +128,7 @@ def names(name: str, task: str, veckm: bool) -> set[str]:
 def test_the_counterparts_replace_what_the_paper_says_they_replace() -> None:
     objects, scenes = "classification", "semantic-segmentation"
     for name, task, gone in (
-        ("pointnet", objects, {"turn_input", "turn_features", "before", "after"}),
+        ("pointnet", objects, {"input_transform", "feature_transform", "before", "after"}),
         ("pointnet2", objects, {"first"}),
         ("pct", objects, {"embedding"}),
         ("pointnet2", scenes, set()),
@@ -142,7 +145,8 @@ def test_the_counterparts_replace_what_the_paper_says_they_replace() -> None:
 
 
 def test_alpha_and_beta_can_be_chosen() -> None:
-    model = create_model("pointnet", veckm=True, num_classes=5, alpha=20.0, beta=4.0)
+    config = default_encoding("pointnet", alpha=20.0, beta=4.0)
+    model = create_model("pointnet", veckm=True, num_classes=5, encoding=config)
     encoding = model.encoding
     assert isinstance(encoding, Encoding)
     assert encoding.veckm.alpha == (20.0,)

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 from typing import Any
 
 import pytest
 import torch
 from torch import Generator, Tensor
 
-from veckm.models import MODELS, Encoding, PointModel, Task, create_model, list_models
+from veckm.models import (
+    NETWORKS,
+    Encoding,
+    EncodingConfig,
+    Output,
+    PointModel,
+    Task,
+    create_model,
+    default_encoding,
+    list_models,
+    rebuild,
+)
+from veckm.training.checkpoint import describe_model
 
 CLASSES: dict[str, int] = {
     "classification": 5,
@@ -18,9 +31,10 @@ CLASSES: dict[str, int] = {
     "semantic-segmentation": 4,
 }
 ALL = [
-    pytest.param(name, task, veckm, id=f"{name}-{task}-{'veckm' if veckm else 'plain'}")
-    for name, tasks in MODELS.items()
-    for task in tasks
+    pytest.param(
+        kind.name, kind.task, veckm, id=f"{kind.name}-{kind.task}-{'veckm' if veckm else 'plain'}"
+    )
+    for kind in NETWORKS
     for veckm in (False, True)
 ]
 every_model = pytest.mark.parametrize(("name", "task", "veckm"), ALL)
@@ -28,6 +42,14 @@ every_model = pytest.mark.parametrize(("name", "task", "veckm"), ALL)
 
 def build(name: str, task: Task, veckm: bool, **options: Any) -> PointModel:
     return create_model(name, task=task, veckm=veckm, num_classes=CLASSES[task], **options)
+
+
+def call(model: PointModel, pos: Tensor, x: Tensor | None, category: Tensor, **more: Any) -> Output:
+    """The network, with the category where it takes one."""
+    if model.task == "part-segmentation":
+        more["category"] = category
+    out: Output = model(pos, x, **more)
+    return out
 
 
 def clouds(generator: Generator, n: int = 96, b: int = 3) -> tuple[Tensor, Tensor]:
@@ -43,7 +65,8 @@ def test_the_logits_have_their_shape(
     model = build(name, task, veckm, in_channels=2).eval()
     pos, category = clouds(generator)
     with torch.no_grad():
-        out = model(pos.float(), torch.rand(3, 96, 2, generator=generator), category)
+        x = torch.rand(3, 96, 2, generator=generator)
+        out = call(model, pos.float(), x, category).logits
     points = () if task == "classification" else (96,)
     assert out.shape == (3, *points, CLASSES[task])
     assert out.dtype == torch.float32
@@ -58,7 +81,7 @@ def test_the_order_of_the_points_does_not_matter(
     pos, category = clouds(generator)
     order = torch.randperm(96, generator=generator)
     with torch.no_grad():
-        out, moved = model(pos, None, category), model(pos[:, order], None, category)
+        out, moved = (call(model, p, None, category).logits for p in (pos, pos[:, order]))
     expected = out if task == "classification" else out[:, order]
     torch.testing.assert_close(moved, expected, rtol=1e-6, atol=1e-8)
 
@@ -68,12 +91,67 @@ def test_a_cloud_in_a_batch_is_as_a_cloud_alone(
     name: str, task: Task, veckm: bool, generator: Generator
 ) -> None:
     # The exact encoding: where a batch lies decides how an approximate one cuts its cells.
-    options = {"engine": "dense"} if veckm else {}
-    model = build(name, task, veckm, **options).double().eval()
+    model = exact(name, task, veckm).eval()
     pos, category = clouds(generator)
     with torch.no_grad():
-        together, alone = model(pos, None, category), model(pos[1:2], None, category[1:2])
+        together = call(model, pos, None, category).logits
+        alone = call(model, pos[1:2], None, category[1:2]).logits
     torch.testing.assert_close(together[1:2], alone, rtol=1e-6, atol=1e-8)
+
+
+def exact(name: str, task: Task, veckm: bool, **options: Any) -> PointModel:
+    """A network in float64 with the encoding by its definition."""
+    if veckm:
+        options["encoding"] = default_encoding(name, task, engine="dense")
+    return build(name, task, veckm, **options).double()
+
+
+SIZES = (70, 9, 130)  # 9 is fewer than the neighbors of any network
+
+
+@every_model
+def test_a_ragged_batch_is_its_clouds_one_by_one(
+    name: str, task: Task, veckm: bool, generator: Generator
+) -> None:
+    model = exact(name, task, veckm, in_channels=1).eval()
+    pos = clouds(generator, sum(SIZES), 1)[0][0]
+    x = torch.rand(len(pos), 1, generator=generator, dtype=torch.float64)
+    batch, category = torch.arange(3).repeat_interleave(torch.tensor(SIZES)), torch.arange(3)
+    with torch.no_grad():
+        ragged = call(model, pos, x, category, batch=batch).logits
+        parts = zip(pos.split(SIZES), x.split(SIZES), category.split(1), strict=True)
+        alone = [call(model, *part).logits for part in parts]
+    torch.testing.assert_close(ragged, torch.cat(alone), rtol=1e-6, atol=1e-8)
+
+
+@every_model
+def test_a_batch_vector_of_equal_clouds_is_the_dense_batch_in_training_too(
+    name: str, task: Task, veckm: bool, generator: Generator
+) -> None:
+    quarters = name == "point_transformer" or (name, task) == ("pointmlp", "part-segmentation")
+    pos, category = clouds(generator, n=520 if quarters else 96, b=2)
+    model = exact(name, task, veckm)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.0
+    batch = torch.arange(2).repeat_interleave(pos.shape[1])
+    dense = call(model, pos, None, category).logits
+    flat = call(model, pos.flatten(0, 1), None, category, batch=batch).logits
+    torch.testing.assert_close(flat.view_as(dense), dense)
+
+
+@every_model
+def test_the_statistics_of_a_ragged_batch_are_over_all_points(
+    name: str, task: Task, veckm: bool, generator: Generator
+) -> None:
+    model = exact(name, task, veckm)
+    batch = torch.arange(2).repeat_interleave(torch.tensor([520, 640]))
+    pos = clouds(generator, 1160, 1)[0][0]
+    logits, auxiliary = call(model, pos, None, torch.arange(2), batch=batch)
+    (logits.square().sum() + (0 if auxiliary is None else auxiliary)).backward()
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm1d)]
+    assert all(int(norm.num_batches_tracked) == 1 for norm in norms)  # not once per cloud
+    assert all(p.grad is not None for p in model.parameters())
 
 
 @every_model
@@ -85,11 +163,12 @@ def test_gradients_reach_every_parameter(
     quarters = name == "point_transformer" or (name, task) == ("pointmlp", "part-segmentation")
     pos, category = clouds(generator, n=520 if quarters else 96, b=2)
     features = torch.rand(*pos.shape[:2], 1, generator=generator, dtype=torch.float64)
-    target = torch.randn(model(pos, features, category).shape, generator=generator).double()
+    shape = call(model, pos, features, category).logits.shape
+    target = torch.randn(shape, generator=generator).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(2):  # a transform net starts with weights of zero, which let nothing through
         optimizer.zero_grad()
-        (model(pos, features, category) * target).sum().backward()
+        (call(model, pos, features, category).logits * target).sum().backward()
         optimizer.step()
     for label, value in model.named_parameters():
         assert value.grad is not None, label
@@ -106,16 +185,16 @@ def test_mixed_precision_comes_close_and_trains(
     quarters = name == "point_transformer" or (name, task) == ("pointmlp", "part-segmentation")
     pos, category = clouds(generator, n=520 if quarters else 96, b=2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        model(pos.float(), None, category).float().square().sum().backward()
+        call(model, pos.float(), None, category).logits.float().square().sum().backward()
     for label, value in model.named_parameters():
         assert value.grad is not None, label
         assert bool(torch.isfinite(torch.view_as_real(value.grad + 0j)).all()), label
     model.eval()
     with torch.no_grad():
-        exact = model(pos.float(), None, category)
+        full = call(model, pos.float(), None, category).logits
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            mixed = model(pos.float(), None, category).float()
-    assert float((mixed - exact).norm() / exact.norm()) < 0.1
+            mixed = call(model, pos.float(), None, category).logits.float()
+    assert float((mixed - full).norm() / full.norm()) < 0.1
 
 
 @every_model
@@ -132,11 +211,12 @@ def test_the_seed_decides_the_weights_and_nothing_else(name: str, task: Task, ve
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", list(MODELS))
-def test_the_settings_make_the_same_network_again(name: str) -> None:
-    model = create_model(name, veckm=True, num_classes=5, seed=2, beta=9.0)
-    assert model.settings["name"] == name
-    twin = create_model(**model.settings)
+@every_model
+def test_the_config_rebuilds_the_same_network_from_json(name: str, task: Task, veckm: bool) -> None:
+    model = build(name, task, veckm, seed=2)
+    twin = rebuild(json.loads(json.dumps(describe_model(model))))
+    assert type(twin) is type(model)
+    assert twin.config == model.config
     state = twin.state_dict()
     assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
 
@@ -144,7 +224,7 @@ def test_the_settings_make_the_same_network_again(name: str) -> None:
 def learn(model: PointModel, pos: Tensor, label: Tensor, category: Tensor, steps: int) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for _ in range(steps):
-        logits = model(pos, None, category).flatten(0, -2)
+        logits = call(model, pos, None, category).logits.flatten(0, -2)
         loss = torch.nn.functional.cross_entropy(logits, label.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -169,20 +249,24 @@ def test_a_segmenter_learns_one_batch_by_heart(generator: Generator) -> None:
     assert learn(model, pos, label, torch.tensor([0, 1]), steps=40) < 0.3
 
 
-def test_pointnet_keeps_the_penalty_of_its_last_step_in_training(generator: Generator) -> None:
+def test_pointnet_returns_its_auxiliary_loss_in_training(generator: Generator) -> None:
     model = create_model("pointnet", num_classes=4)
     pos = torch.rand(2, 32, 3, generator=generator)
-    model(pos)
-    assert model.penalty is not None
-    assert float(model.penalty.detach()) == 0.0  # the transform starts at the identity
-    assert copy.deepcopy(model).penalty is None
-    torch.save(model, io.BytesIO())
-    model.eval()(pos)
-    assert model.penalty is None
+    loss = model(pos).auxiliary_loss
+    assert float(loss.detach()) == 0.0  # the transform starts at the identity
+    assert isinstance(model, torch.nn.Module)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if name == "feature_transform.matrix.bias":
+                value.mul_(2)  # T = 2 I: 0.001 |I - 4 I|^2 = 0.001 * 64 * 9
+    torch.testing.assert_close(model(pos).auxiliary_loss.detach(), torch.tensor(0.576))
+    torch.save(copy.deepcopy(model), io.BytesIO())
+    assert model.eval()(pos).auxiliary_loss is None
 
 
 def test_the_models_of_a_task_are_listed() -> None:
-    assert list_models() == list(MODELS)
+    names = ["pointnet", "pointnet2", "pct", "point_transformer", "pointmlp", "dgcnn", "kpconv"]
+    assert list_models() == names
     assert list_models("part-segmentation") == ["pointnet", "pointnet2", "pct", "pointmlp", "dgcnn"]
     assert "pct" not in list_models("semantic-segmentation")
 
@@ -195,8 +279,8 @@ def test_the_models_of_a_task_are_listed() -> None:
         ({"name": "pct", "task": "semantic-segmentation"}, "pct has no semantic-segmentation"),
         ({"num_classes": 0}, "num_classes must be at least 1, got 0"),
         ({"in_channels": -1}, "in_channels must be at least 0"),
-        ({"alpha": 20.0}, "pass veckm=True"),
-        ({"task": "part-segmentation", "num_categories": 0}, "needs num_categories >= 1"),
+        ({"encoding": EncodingConfig()}, "pass veckm=True"),
+        ({"task": "part-segmentation", "num_categories": 0}, "num_categories must be at least 1"),
     ],
 )
 def test_a_network_that_does_not_exist_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -205,19 +289,22 @@ def test_a_network_that_does_not_exist_is_refused(arguments: dict[str, Any], mes
 
 
 def test_an_option_that_a_network_does_not_have_is_refused() -> None:
-    with pytest.raises(TypeError, match="pct for classification has no option k; it has points"):
+    with pytest.raises(
+        TypeError, match="pct for classification has no option k; it has dropout, points"
+    ):
         create_model("pct", num_classes=5, k=3)
+    with pytest.raises(TypeError, match="pointnet for classification has no option alpha"):
+        create_model("pointnet", veckm=True, num_classes=5, alpha=20.0)
 
 
 @pytest.mark.parametrize(
     ("pos", "features", "category", "message"),
     [
-        ((9, 3), None, [0, 1], r"use pos\[None\]"),
+        ((9, 3), None, [0, 1], r"category must be int64 of shape \(1,\)"),
         ((2, 0, 3), None, [0, 1], "at least one point"),
         ((2, 9, 2), None, [0, 1], r"of shape \(B, N, 3\)"),
-        ((2, 9, 3), (2, 9, 1), [0, 1], r"features must have shape \(2, 9, 0\)"),
-        ((2, 9, 3), None, None, "pass category"),
-        ((2, 9, 3), None, [0], "one number a cloud"),
+        ((2, 9, 3), (2, 9, 1), [0, 1], r"x must have shape \(2, 9, 0\)"),
+        ((2, 9, 3), None, [0], "one number per cloud"),
         ((2, 9, 3), None, [0, 16], "category must be from 0 to 15, got 0 to 16"),
     ],
 )
@@ -225,16 +312,16 @@ def test_input_that_does_not_fit_is_refused(
     pos: tuple[int, ...], features: tuple[int, ...] | None, category: Any, message: str
 ) -> None:
     model = create_model("pointnet", task="part-segmentation", num_classes=5).eval()
-    given = None if category is None else torch.tensor(category)
+    x = None if features is None else torch.zeros(features)
     with pytest.raises(ValueError, match=message):
-        model(torch.zeros(pos), None if features is None else torch.zeros(features), given)
+        model(torch.zeros(pos), x, category=torch.tensor(category))
 
 
 def test_missing_and_broken_features_are_refused() -> None:
     model = create_model("pointnet", num_classes=5, in_channels=2).eval()
-    with pytest.raises(ValueError, match="in_channels=2 and got no features"):
+    with pytest.raises(ValueError, match="in_channels=2 and got no x"):
         model(torch.zeros(1, 9, 3))
-    with pytest.raises(ValueError, match="features has NaN"):
+    with pytest.raises(ValueError, match="x has NaN"):
         model(torch.zeros(1, 9, 3), torch.full((1, 9, 2), torch.nan))
 
 
@@ -247,7 +334,7 @@ def test_one_cloud_is_not_enough_to_train_on() -> None:
 def test_a_cloud_of_coinciding_points_gives_numbers(name: str, task: Task, veckm: bool) -> None:
     model = build(name, task, veckm).eval()
     with torch.no_grad():
-        out = model(torch.zeros(2, 40, 3), None, torch.tensor([0, 1]))
+        out = call(model, torch.zeros(2, 40, 3), None, torch.tensor([0, 1])).logits
     assert bool(torch.isfinite(out).all())
 
 
@@ -256,12 +343,13 @@ def test_the_position_says_where_a_point_is(name: str) -> None:
     pos = torch.rand(2, 64, 3, generator=Generator().manual_seed(0)) - 0.5
     category = torch.zeros(2, dtype=torch.long)
     moved = []
-    for options in ({"position": 0.0}, {}):
+    for changes in ({"position": 0.0}, {}):
+        encoding = default_encoding(name, "part-segmentation", **changes)
         model = create_model(
-            name, veckm=True, task="part-segmentation", num_classes=5, **options
+            name, veckm=True, task="part-segmentation", num_classes=5, encoding=encoding
         ).eval()
         with torch.no_grad():
-            here, there = (model(x, None, category) for x in (pos, pos + 0.2))
+            here, there = (call(model, x, None, category).logits for x in (pos, pos + 0.2))
         moved.append(float((here - there).abs().max() / here.abs().max()))
     assert moved[1] > 1e-3
     assert moved[0] < 0.1 * moved[1]

@@ -42,15 +42,6 @@ def test_a_cloud_of_two_points_gives_both(generator: Generator) -> None:
     torch.testing.assert_close(got, over_batch(interpolate_twin, values, points, queries, k=2))
 
 
-def test_a_ragged_batch_is_its_clouds_one_by_one(generator: Generator) -> None:
-    parts = [[rand(generator, m, 3) for m in (n, n, 6)] for n in (20, 35)]
-    flat = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-    batch = torch.arange(2).repeat_interleave(torch.tensor([20, 35]))
-    query_batch = torch.arange(2).repeat_interleave(6)
-    got = ops.interpolate(flat[0], flat[1], flat[2], 3, batch, query_batch)
-    torch.testing.assert_close(got, torch.cat([interpolate_twin(*part) for part in parts]))
-
-
 def test_values_of_other_points_are_refused(generator: Generator) -> None:
     with pytest.raises(ValueError, match="not one row for every point"):
         ops.interpolate(*(rand(generator, 1, m, 3) for m in (4, 5, 6)))

@@ -67,25 +67,16 @@ def test_one_chunk_is_exact(generator: Generator) -> None:
     assert torch.equal(exact.sort(1).values, chunked.sort(1).values)
 
 
-def test_a_ragged_batch_is_its_clouds_one_by_one(generator: Generator) -> None:
-    clouds = [cloud(generator, n) for n in (30, 50, 4)]
-    batch = torch.tensor([0] * 30 + [2] * 50 + [3] * 4)  # cloud 1 is empty
-    picks = ops.farthest_points(torch.cat(clouds), 8, batch)
-    expected = [farthest_twin(clouds[0], 8), farthest_twin(clouds[1], 8) + 30]
-    assert torch.equal(picks[:16], torch.cat(expected))
-    assert sorted(picks[16:].tolist()) == [80, 81, 82, 83]
-
-
 def test_what_cannot_be_picked_is_said(generator: Generator) -> None:
     pos = cloud(generator, 2, 10)
-    with pytest.raises(ValueError, match="11 picks were asked of clouds of 10 points"):
+    with pytest.raises(ValueError, match="11 farthest points were requested of pos of shape"):
         ops.farthest_points(pos, 11)
     with pytest.raises(ValueError, match="count must be at least 1"):
         ops.farthest_points(pos, 0)
     with pytest.raises(ValueError, match="method must be"):
         ops.farthest_points(pos, 1, method="best")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="takes no batch vector"):
-        ops.farthest_points(pos, 1, torch.zeros(10, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"pass clouds \(B, N, 3\)"):
+        ops.farthest_points(pos[0], 1)
 
 
 def test_grid_points_are_the_means_of_the_cells(generator: Generator) -> None:

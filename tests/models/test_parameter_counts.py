@@ -2,7 +2,7 @@
 
 import pytest
 
-from veckm.models import Task, create_model, parameter_count
+from veckm.models import Task, create_model, default_encoding, parameter_count
 
 CLASSES: dict[str, int] = {
     "classification": 40,
@@ -82,6 +82,10 @@ def test_pointnet_without_the_second_transform_is_the_papers() -> None:
 
 def test_veckm_pointnet_with_256_hidden_channels_is_the_papers() -> None:
     model = create_model(
-        "pointnet", veckm=True, task="part-segmentation", num_classes=50, hidden=256
+        "pointnet",
+        veckm=True,
+        task="part-segmentation",
+        num_classes=50,
+        encoding=default_encoding("pointnet", "part-segmentation", hidden=256),
     )
     assert parameter_count(model) == pytest.approx(1.29e6, rel=0.01)

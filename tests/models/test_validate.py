@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from test_models import build, clouds, every_model
+from test_models import build, call, clouds, every_model
 from torch import Generator, Tensor
 
 from veckm import inputs
-from veckm.models import Encoding, EncodingSettings, Task, create_model, ops
+from veckm.models import Encoding, EncodingConfig, Task, create_model, ops
 
 
 def checked(call: Callable[[], object]) -> list[int]:
@@ -41,17 +41,16 @@ def test_a_forward_pass_checks_the_points_once(
     pos, category = clouds(generator, n=160)
     pos = pos.float()
     with torch.no_grad():
-        out = model(pos, None, category)
-        assert checked(lambda: model(pos, None, category)) == [pos.numel()]
+        out = call(model, pos, None, category).logits
+        assert checked(lambda: call(model, pos, None, category)) == [pos.numel()]
         model.validate = False
-        assert checked(lambda: model(pos, None, category)) == []
-        assert torch.equal(model(pos, None, category), out)
+        assert checked(lambda: call(model, pos, None, category)) == []
+        assert torch.equal(call(model, pos, None, category).logits, out)
 
 
 def test_features_are_checked_once_too(generator: Generator) -> None:
     model = create_model("pct", veckm=True, num_classes=4, in_channels=2, validate=False).eval()
     assert not model.validate
-    assert "validate" not in model.settings  # it does not make another network
     pos, features = torch.rand(2, 64, 3, generator=generator), torch.rand(2, 64, 2)
     assert checked(lambda: model(pos, features)) == []
     model.validate = True
@@ -65,19 +64,18 @@ def test_shapes_are_checked_always(validate: bool) -> None:
     ).eval()
     pos, features, category = torch.zeros(2, 9, 3), torch.zeros(2, 9, 1), torch.tensor([0, 1])
     for bad, message in (
-        ((pos[0], features, category), r"use pos\[None\]"),
         ((pos[..., :2], features, category), r"of shape \(B, N, 3\)"),
         ((pos.long(), features, category), "float"),
-        ((pos, features[:, :3], category), r"features must have shape \(2, 9, 1\)"),
-        ((pos, None, category), "got no features"),
-        ((pos, features, category[:1]), "one number a cloud"),
+        ((pos, features[:, :3], category), r"x must have shape \(2, 9, 1\)"),
+        ((pos, None, category), "got no x"),
+        ((pos, features, category[:1]), "one number per cloud"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
-            model(*bad)
+            model(*bad[:2], category=bad[2])
 
 
 def test_an_encoding_by_itself_checks_its_points(generator: Generator) -> None:
-    encoding = Encoding(EncodingSettings(dim=8, hidden=8, channels=8))
+    encoding = Encoding(EncodingConfig(dim=8, hidden=8, channels=8))
     pos = torch.rand(1, 20, 3, generator=generator)
     pos[0, 3] = torch.nan
     with pytest.raises(ValueError, match="pos has NaN or infinite values in 1 of 20 rows"):
@@ -85,27 +83,19 @@ def test_an_encoding_by_itself_checks_its_points(generator: Generator) -> None:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "knn": lambda x, batch, **o: ops.knn(x, x[::2], 3, batch, _half(batch), **o),
-    "ball_query": lambda x, batch, **o: ops.ball_query(x, x[::2], 0.3, 3, batch, _half(batch), **o),
-    "interpolate": lambda x, batch, **o: ops.interpolate(x, x, x[::2], 3, batch, _half(batch), **o),
-    "farthest_points": lambda x, batch, **o: ops.farthest_points(x, 5, batch, **o),
-    "grid_points": lambda x, batch, **o: ops.grid_points(x, 0.2, batch, **o)[0],
+    "knn": lambda x, **o: ops.knn(x, x[:, ::2], 3, **o),
+    "ball_query": lambda x, **o: ops.ball_query(x, x[:, ::2], 0.3, 3, **o),
+    "interpolate": lambda x, **o: ops.interpolate(x, x, x[:, ::2], 3, **o),
+    "farthest_points": lambda x, **o: ops.farthest_points(x, 5, **o),
+    "grid_points": lambda x, **o: ops.grid_points(x[0] if x.dim() == 3 else x, 0.2, **o)[0],
 }
-
-
-def _half(batch: Tensor | None) -> Tensor | None:
-    return None if batch is None else batch[::2]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_checks_values_unless_told_otherwise(name: str, generator: Generator) -> None:
-    run, pos = OPERATIONS[name], torch.rand(40, 3, generator=generator)
-    batch = torch.arange(2).repeat_interleave(20)
-    assert pos.numel() in checked(lambda: run(pos, batch))
-    assert checked(lambda: run(pos, batch, validate=False)) == []
-    for given in (None, batch):
-        assert torch.equal(run(pos, given, validate=False), run(pos, given))
+    run, pos = OPERATIONS[name], torch.rand(1, 40, 3, generator=generator)
+    assert pos.numel() in checked(lambda: run(pos))
+    assert checked(lambda: run(pos, validate=False)) == []
+    assert torch.equal(run(pos, validate=False), run(pos))
     with pytest.raises(ValueError, match="shape"):
-        run(pos, batch[:7], validate=False)
-    with pytest.raises(ValueError, match="shape"):
-        run(pos[0], None, validate=False)
+        run(pos[None], validate=False)

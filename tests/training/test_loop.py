@@ -13,9 +13,10 @@ from releases import Tiny, stored
 
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch, Stored, hold_out
+from veckm.models import create_model, default_encoding
 from veckm.tasks.classification import Classification
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
-from veckm.training import Recipe, evaluate, load_checkpoint, train
+from veckm.training import Recipe, evaluate, fit, load_checkpoint, load_model, train
 from veckm.training.log import read_log
 
 TASK = Classification(num_classes=2, points=12)
@@ -161,11 +162,11 @@ def test_the_loss_of_the_log_is_that_of_every_point_that_counts(tmp_path: Path) 
 def test_a_checkpoint_of_another_model_says_both(tmp_path: Path) -> None:
     train(net(), TASK, stored(10), RECIPE, tmp_path)
     other = Tiny(3, per_point=False)
-    other.settings = {"name": "pct", "veckm": True, "num_classes": 3, "in_channels": 0}
-    with pytest.raises(ValueError, match=r"last\.pt: is a checkpoint of another model") as caught:
+    other.name = "huge"
+    with pytest.raises(ValueError, match=r"last\.pt is a checkpoint of another model") as caught:
         train(other, TASK, stored(10), RECIPE, tmp_path)
     said = str(caught.value)
-    assert "it is of tiny, but the model here is pct with VecKM" in said
+    assert "it is of tiny, but the model here is huge" in said
     assert "num_classes is 2 there and 3 here" in said
 
 
@@ -173,9 +174,9 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
     train(net(), TASK, stored(10), RECIPE, tmp_path)
     before = (tmp_path / "last.pt").read_bytes()
     for task, data, recipe, message in (
-        (TASK, stored(10), replace(RECIPE, epochs=6), "recipe is another: epochs is 5 there and 6"),
-        (TASK, stored(12), RECIPE, "data is another: samples is 10 there and 12 here"),
-        (Classification(2, 99), stored(10), RECIPE, "task is another: points is 12 there and 99"),
+        (TASK, stored(10), replace(RECIPE, epochs=6), "recipe differs: epochs is 5 there and 6"),
+        (TASK, stored(12), RECIPE, "data differs: samples is 10 there and 12 here"),
+        (Classification(2, 99), stored(10), RECIPE, "task differs: points is 12 there and 99"),
     ):
         with pytest.raises(ValueError, match=message):
             train(net(), task, data, recipe, tmp_path)
@@ -183,21 +184,21 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_checkpoints_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"last\.pt: is not there"):
+    with pytest.raises(FileNotFoundError, match=r"last\.pt does not exist"):
         load_checkpoint(tmp_path)
     path = tmp_path / "last.pt"
     path.write_bytes(b"half")
-    with pytest.raises(ValueError, match=r"last\.pt: cannot be read as a checkpoint"):
+    with pytest.raises(ValueError, match=r"last\.pt cannot be read as a checkpoint"):
         load_checkpoint(path)
     torch.save({"weights": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match=r"last\.pt: is not a checkpoint of veckm"):
+    with pytest.raises(ValueError, match=r"last\.pt is not a checkpoint of veckm"):
         load_checkpoint(path)
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_before_its_checkpoint(tmp_path: Path) -> None:
     data = stored(10)
     data.batch.pos[3] = math.inf
-    with pytest.raises(ValueError, match="in epoch 1; the checkpoint before it is kept"):
+    with pytest.raises(ValueError, match="in epoch 1; the previous checkpoint is kept"):
         train(net(), TASK, data, RECIPE, tmp_path)
     assert not (tmp_path / "last.pt").exists()
 
@@ -206,7 +207,7 @@ def test_an_empty_set_is_refused(tmp_path: Path) -> None:
     empty = Stored([], Batch(torch.zeros(0, 2, 3), torch.zeros(0, dtype=torch.int64)), ("a",))
     with pytest.raises(ValueError, match="training set is empty"):
         train(net(), TASK, empty, RECIPE, tmp_path)
-    with pytest.raises(ValueError, match="the set is empty"):
+    with pytest.raises(ValueError, match="the set to evaluate is empty"):
         evaluate(net(), TASK, empty)
 
 
@@ -219,3 +220,54 @@ def test_tensorboard_is_written_where_it_is_installed(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     train(net(), TASK, stored(4), RECIPE, tmp_path)
     assert list((tmp_path / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("name", ["pointnet", "pct"])
+def test_a_trained_network_is_loaded_in_one_line(tmp_path: Path, name: str) -> None:
+    encoding = default_encoding(name, dim=16, hidden=8, channels=32)
+    model = create_model(name, veckm=True, num_classes=2, encoding=encoding, dropout=0.1)
+    train(model, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.config == model.config
+    assert not loaded.training
+    pos = stored(2, 40).batch.pos
+    assert torch.equal(loaded(pos).logits, model.eval()(pos).logits)
+
+
+def test_an_auxiliary_loss_is_added(tmp_path: Path) -> None:
+    class Decayed(Tiny):
+        def forward(self, *args, **kwargs):
+            return super().forward(*args, **kwargs), 1e3 * self.outer.square().sum()
+
+    one, two = net(0.0), Decayed(2, per_point=False)
+    for model in (one, two):
+        train(model, TASK, stored(10), RECIPE, tmp_path / type(model).__name__)
+    assert float(two.outer.detach().norm()) < 0.9 * float(one.outer.detach().norm())
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_the_loop_serves_any_gradients(tmp_path: Path, optimizer: str) -> None:
+    """A line through points, by steps of our own; killed and resumed to the same weights."""
+    recipe = Recipe(epochs=6, rate=0.1, optimizer=optimizer, clip=1.0)  # type: ignore[arg-type]
+    x = torch.linspace(-1, 1, 20)[:, None]
+
+    def fitted(folder: Path, note=lambda _: None) -> torch.nn.Linear:
+        line = torch.nn.Linear(1, 1)
+        torch.nn.init.zeros_(line.weight)
+        torch.nn.init.zeros_(line.bias)
+
+        def gradients(epoch: int, step: int, backward) -> tuple[float, float]:
+            part = x[step::10]
+            loss = (line(part) - 2 * part - 1).square().sum()
+            backward(loss)
+            return float(loss.detach()), len(part)
+
+        fit(line, gradients, 10, recipe, folder, task={"name": "line"}, data={}, note=note)
+        return line
+
+    whole = fitted(tmp_path / "whole")
+    losses = [line["loss"] for line in read_log(tmp_path / "whole")]
+    assert losses[-1] < 0.1 * losses[0]
+    with pytest.raises(Killed):
+        fitted(tmp_path / "parts", kill_at("epoch 3/"))
+    assert same(whole, fitted(tmp_path / "parts"))

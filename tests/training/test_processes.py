@@ -16,7 +16,7 @@ from veckm.data.augment import Augment
 from veckm.tasks.classification import Classification
 from veckm.training import Recipe, evaluate, train
 from veckm.training.log import read_log
-from veckm.training.loop import _Run
+from veckm.training.loop import Supervised
 from veckm.training.ranks import Ranks, current, joined
 
 TASK = Classification(num_classes=2, points=12)
@@ -33,11 +33,10 @@ def work(folder: str) -> None:
     with joined(torch.device("cpu")) as ranks:
         out = Path(folder)
         data = stored(11)
-        run = _Run(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"), ranks)
-        run.resume(out / "none.pt")
-        run.step(run.batch(ranks.mine(range(5)), 0, 0))
-        grads = [p.grad.clone() for p in run.model.parameters()]
-        del run  # and with it what holds the group, as in any program whose training has returned
+        step = Supervised(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"), ranks)
+        step(0, 0, torch.Tensor.backward)
+        grads = [p.grad.clone() for p in step.model.parameters()]
+        del step  # and with it what holds the group, as in any program whose training has returned
         model = net()
         train(model, TASK, data, RECIPE, out, augment=Augment(drop=0.5), validation=stored(7))
         scores = evaluate(model, TASK, stored(1))  # one sample: a process has nothing to do
