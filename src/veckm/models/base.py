@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -69,22 +70,20 @@ class PointModel(nn.Module, ABC):
         place = clouds.pos if self.encoding is None else self.encoding.of(clouds)
         return torch.cat((place, x), dim=-1)
 
-    @abstractmethod
-    def network(self, clouds: Clouds, x: Tensor, *category: Tensor) -> Output:
-        """The network itself, on checked input: x (N, C), C may be 0; logits per row."""
-
     def _checked(
         self, pos: Tensor, x: Tensor | None, batch: Tensor | None
     ) -> tuple[Clouds, Tensor]:
         clouds = Clouds.of(pos, batch, validate=self.validate)
         return clouds, self._checked_x(pos, x).flatten(0, -2)
 
-    def _run(self, clouds: Clouds, x: Tensor, *category: Tensor) -> Output:
+    def _run(
+        self, network: Callable[..., Output], clouds: Clouds, x: Tensor, *category: Tensor
+    ) -> Output:
         if self.training or torch.is_grad_enabled() or x.device.type != "cpu":
-            return self.network(clouds, x, *category)
+            return network(clouds, x, *category)
         # Batch norms have fixed statistics in evaluation, so clouds do not affect each other.
         found = [
-            self.network(part, x[rows], *(c[numbers] for c in category)).logits
+            network(part, x[rows], *(c[numbers] for c in category)).logits
             for part, rows, numbers in clouds.parts(_TOGETHER)
         ]
         return Output(torch.cat(found))
@@ -120,9 +119,13 @@ class Classifier(PointModel):
     task = "classification"
     default_encoding = EncodingConfig()
 
+    @abstractmethod
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
+        """The network on checked input: x (N, C), C may be 0; logits (B, classes)."""
+
     def forward(self, pos: Tensor, x: Tensor | None = None, batch: Tensor | None = None) -> Output:
         """Logits of every cloud."""
-        return self._run(*self._checked(pos, x, batch))
+        return self._run(self.network, *self._checked(pos, x, batch))
 
 
 class SemanticSegmenter(PointModel):
@@ -141,9 +144,13 @@ class SemanticSegmenter(PointModel):
     # 5 % is still closer.
     default_encoding = EncodingConfig(beta=9.0, hidden=256, channels=64, eps=5e-2)
 
+    @abstractmethod
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
+        """The network on checked input: x (N, C), C may be 0; logits (N, classes)."""
+
     def forward(self, pos: Tensor, x: Tensor | None = None, batch: Tensor | None = None) -> Output:
         """Logits of every point."""
-        return _like_points(self._run(*self._checked(pos, x, batch)), pos)
+        return _like_points(self._run(self.network, *self._checked(pos, x, batch)), pos)
 
 
 class PartSegmenter(PointModel):
@@ -160,6 +167,10 @@ class PartSegmenter(PointModel):
     default_encoding = EncodingConfig(beta=9.0)
     config: PartsConfig
 
+    @abstractmethod
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
+        """The network on checked input; category (B, num_categories) is one-hot."""
+
     def forward(
         self,
         pos: Tensor,
@@ -171,7 +182,7 @@ class PartSegmenter(PointModel):
         """Logits of every point."""
         clouds, x = self._checked(pos, x, batch)
         one_hot = self._one_hot(category, len(clouds.sizes)).to(pos)
-        return _like_points(self._run(clouds, x, one_hot), pos)
+        return _like_points(self._run(self.network, clouds, x, one_hot), pos)
 
     def _one_hot(self, category: Tensor, count: int) -> Tensor:  # (B, num_categories)
         if category.dtype != torch.int64 or tuple(category.shape) != (count,):

@@ -65,7 +65,6 @@ class EdgeConv(nn.Module):
         self.layers = mlp(sizes, _SLOPE)
 
     def forward(self, x: Tensor, near: Tensor) -> Tensor:
-        """One convolution."""
         if not len(self.layers):
             return edge_maxpool(self.linear.weight, self.norm, _SLOPE, x, near)
         theta, phi = self.linear.weight.chunk(2, dim=1)
@@ -104,8 +103,7 @@ class DGCNNClassifier(Classifier):
         self.fuse = LinearBN(64 + 64 + 128 + 256, 1024, _SLOPE)
         self.head = head((2 * 1024, 512, 256), config.num_classes, config.dropout, _SLOPE)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """All four convolutions side by side."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         k = self.config.k
         x = self.fuse(convolve(self.edges, clouds, self.local(clouds, x), clouds.knn(k), k))
         return Output(self.head(torch.cat((clouds.max(x), clouds.mean(x)), dim=-1)))
@@ -122,7 +120,6 @@ class SpatialTransform(nn.Module):
         self.matrix = MatrixHead(256, 3)
 
     def forward(self, clouds: Clouds, near: Tensor) -> Tensor:  # (B, 3, 3)
-        """The matrix of each cloud."""
         x = mlp_maxpool(self.points, self.edges(clouds.pos, near), clouds)
         out: Tensor = self.matrix(self.cloud(x))
         return out
@@ -176,8 +173,7 @@ class DGCNNParts(DGCNNSegmenter, PartSegmenter):
     def _transform(self) -> SpatialTransform | None:
         return SpatialTransform() if self.config.encoding is None else None
 
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
-        """Each point's features with the cloud's and the category's."""
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x, of_cloud = self.features(clouds, x)
         of_cloud = torch.cat((of_cloud, self.category(category)), dim=-1)
         return Output(self.head(mlp_with_global(self.first, x, clouds, of_cloud)))
@@ -193,7 +189,6 @@ class DGCNNScenes(DGCNNSegmenter, SemanticSegmenter):
         self.first = mlp((1024 + 3 * 64, 512, 256), _SLOPE, config.dropout)
         self.head = head((256,), config.num_classes, 0.0, _SLOPE)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """Each point's features with the cloud's."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         x, of_cloud = self.features(clouds, x)
         return Output(self.head(mlp_with_global(self.first, x, clouds, of_cloud)))

@@ -108,17 +108,15 @@ class Encoding(nn.Module):
         A network that goes on with some of the points need not encode the others: what it would
         gather from them is the same.
         """
+        at = None if queries is None else queries.pos
         if clouds.uniform and (queries is None or queries.uniform):
             at = None if queries is None else queries.dense(queries.pos)
             x = None if x is None else clouds.dense(x)
-            return self(clouds.dense(clouds.pos), x, queries=at).flatten(0, 1)
-        if queries is None:
-            out: Tensor = self(clouds.pos, x, clouds.batch)
-            return out
-        found: Tensor = self(
-            clouds.pos, x, clouds.batch, queries=queries.pos, query_batch=queries.batch
-        )
-        return found
+            out: Tensor = self(clouds.dense(clouds.pos), x, queries=at)
+            return out.flatten(0, 1)
+        asked = None if queries is None else queries.batch
+        out = self(clouds.pos, x, clouds.batch, queries=at, query_batch=asked)
+        return out
 
     def maxpool(self, clouds: Clouds, x: Tensor | None = None) -> Tensor:  # (B, C)
         """The maximum of every feature over the points, without holding those of all points."""

@@ -127,7 +127,6 @@ class KernelConv(nn.Module):
         self.linear = nn.Linear(kernel * channels, out, bias=False)  # all W_p side by side
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """The sums at the kernel points, then their weights."""
         held = x.shape[1] * max(graph.near.shape[1], self.kernel)
         rows = len(graph.near) if torch.is_grad_enabled() else max(1, _HELD // held)
         cut = zip(graph.near.split(rows), graph.weight.split(rows), strict=True)
@@ -252,8 +251,7 @@ class KPConvClassifier(KPConv, Classifier):
             nn.Linear(1024, config.num_classes),
         )
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """From the mean of the coarsest level."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         levels, found = self.descend(clouds, x)
         return Output(self.head(levels[-1].clouds.mean(found[-1])))
 
@@ -272,7 +270,7 @@ class KPConvScenes(KPConv, SemanticSegmenter):
         )
         self.head = nn.Sequential(LinearBN(128, 128, _SLOPE), nn.Linear(128, config.num_classes))
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         """The features of a cell are those of all points in it."""
         levels, found = self.descend(clouds, x)
         x = found.pop()

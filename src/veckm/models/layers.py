@@ -16,7 +16,6 @@ class Norm(nn.BatchNorm1d):
     """Batch norm of the last dimension, whatever stands before it: (..., C) to (..., C)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zero mean and unit variance for every channel, then its scale and shift."""
         rows = x.reshape(-1, x.shape[-1])
         if self.training and len(rows) < 2:
             raise ValueError(
@@ -108,7 +107,6 @@ class MatrixHead(nn.Linear):
             self.bias.copy_(torch.eye(size).flatten())
 
     def forward(self, x: Tensor) -> Tensor:
-        """One matrix per row."""
         return super().forward(x).view(-1, self.size, self.size)
 
 

@@ -51,7 +51,6 @@ class OffsetAttention(nn.Module):
         self.transform = LinearBN(channels, channels, bias=True)  # as the paper counts
 
     def forward(self, x: Tensor, clouds: Clouds) -> Tensor:
-        """The points after one round of attention."""
         seen = per_cloud(_attend, (clouds, self.key(x)), (clouds, self.value(x)))
         out: Tensor = x + self.transform(x - seen)
         return out
@@ -78,7 +77,6 @@ class Grouping(nn.Module):
         self.layers = mlp((2 * channels, 2 * channels, 2 * channels))
 
     def forward(self, clouds: Clouds, x: Tensor, count: int) -> tuple[Clouds, Tensor]:
-        """Farthest points and the features around them."""
         picks, centers = clouds.sample(lambda n: min(count, n))
         near = clouds.knn(_K, centers)
         own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
@@ -95,7 +93,6 @@ class NeighborEmbedding(nn.Module):
         self.first, self.second = Grouping(64), Grouping(128)
 
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
-        """Two rounds of sampling and grouping."""
         x = self.points(torch.cat((clouds.pos, x), dim=-1))
         clouds, x = self.first(clouds, x, 512)
         return self.second(clouds, x, 256)  # type: ignore[no-any-return]
@@ -127,8 +124,7 @@ class PCTClassifier(Classifier):
         self.widen = mlp((1024, 512), _SLOPE, config.dropout)
         self.head = head((512, 256), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """The embedding and all attentions, side by side."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         clouds, embedded = self._embed(clouds, x)
         x = self.before(embedded)
         outputs = [embedded]
@@ -171,8 +167,7 @@ class PCTParts(PartSegmenter):
         self.first = mlp((3 * 1024 + 64, 256), dropout=config.dropout)
         self.head = head((256, 256), config.num_classes, 0.0)
 
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
-        """Each point's features with the cloud's and the category's."""
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x = self.embedding(self.local(clouds, x))
         outputs = []
         for layer in self.attention:

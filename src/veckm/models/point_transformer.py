@@ -60,7 +60,6 @@ class VectorAttention(nn.Module):
         )
 
     def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
-        """The weighted sum over the neighbors of each point."""
         place = apply_valid(self.place, ops.gather(pos, near) - pos[:, None], valid)  # (N, K, C)
         apart = ops.gather(self.key(x), near) - self.query(x)[:, None] + place
         weight = apply_valid(self.weigh, apart, valid, -torch.inf).softmax(1)  # (N, K, C / 8)
@@ -82,7 +81,6 @@ class Block(nn.Module):
         self.after = LinearBN(channels, channels, slope=1)
 
     def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
-        """x plus the output of the block."""
         y = self.norm(self.attention(pos, self.before(x), near, valid)).relu_()
         out: Tensor = self.after(y)
         return (out + x).relu_()
@@ -96,7 +94,6 @@ class Down(nn.Module):
         self.layer = LinearBN(3 + channels, out)
 
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
-        """The sampled points and the features around them."""
         centers = clouds.sample(lambda n: -(-n // 4))[1]
         near = clouds.knn(16, centers)
         return centers, linear_on_groups(self.layer, clouds, x, centers.pos, near).amax(1)
@@ -112,7 +109,6 @@ class Up(nn.Module):
         self.carried = LinearBN(coarse, fine, bias=True)
 
     def forward(self, fine: Clouds, x: Tensor, coarse: Clouds, y: Tensor) -> Tensor:
-        """Three-point interpolation and a sum."""
         out: Tensor = self.own(x) + coarse.interpolate(self.carried(y), fine)
         return out
 
@@ -164,8 +160,7 @@ class PointTransformerClassifier(PointTransformer, Classifier):
         super().__init__(config)
         self.head = head((512, 256, 128), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """From the mean of the coarsest level."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         coarsest = self.levels(clouds, x)[-1]
         return Output(self.head(coarsest.clouds.mean(coarsest.x)))
 
@@ -185,7 +180,7 @@ class PointTransformerScenes(PointTransformer, SemanticSegmenter):
         self.back = nn.ModuleList(Block(c) for c in _WIDTHS)
         self.head = head((_WIDTHS[0], _WIDTHS[0]), config.num_classes, 0.0)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         """The coarsest level sees its mean; every finer one the level below it."""
         levels = self.levels(clouds, x)
         level = levels.pop()

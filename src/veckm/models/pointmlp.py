@@ -49,7 +49,6 @@ class Residual(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """x plus the output of the layers."""
         out: Tensor = self.layers(x)
         return (out + x).relu_()
 
@@ -85,7 +84,6 @@ class Stage(nn.Module):
         self.post = nn.Sequential(*[Residual(2 * channels) for _ in range(2)])
 
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
-        """The sampled points and the features around them."""
         picks, centers = clouds.sample(lambda n: max(1, n // self.reduce))
         near = clouds.knn(self.k, centers)  # (M, K)
         valid = clouds.valid(near.shape[1], centers)
@@ -126,8 +124,7 @@ class PointMLPClassifier(Classifier):
         self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, 2, place=False) for i in range(4))
         self.head = head((1024, 512, 256), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """Four stages and the maximum."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         x = self.embed(self.local(clouds, x))
         for stage in self.stages:
             clouds, x = stage(clouds, x)
@@ -156,8 +153,7 @@ class PointMLPParts(PartSegmenter):
         self.category = mlp((config.num_categories, 64, 64))
         self.head = head((128 + 64 + 64, 128), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
-        """Down four stages, and up again with the features of each level."""
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         levels = [(clouds, self.embed(self.local(clouds, x)))]
         for stage in self.stages:
             levels.append(stage(*levels[-1]))

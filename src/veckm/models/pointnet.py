@@ -61,7 +61,6 @@ class TransformNet(nn.Module):
         self.matrix = MatrixHead(256, size)
 
     def forward(self, x: Tensor, clouds: Clouds) -> Tensor:
-        """The matrix of each cloud."""
         out: Tensor = self.matrix(self.cloud(mlp_maxpool(self.points, x, clouds)))
         return out
 
@@ -136,8 +135,7 @@ class PointNetClassifier(PointNet, Classifier):
         self.widen = mlp((1024 if config.encoding is None else config.encoding.channels, 512))
         self.head = head((512, 256), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """The maximum over the points, then the layers of the cloud."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         loss = None
         if self.encoding is not None:
             of_cloud = self.encoding.maxpool(clouds, x)
@@ -167,8 +165,7 @@ class PointNetParts(PointNet, PartSegmenter):
         wide = (sum(sizes[1:]) if plain else self.channels) + sizes[-1] + config.num_categories
         self.head = head((wide, 256, 256, 128), config.num_classes, 0.0)
 
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
-        """The outputs of all layers, with those of the cloud."""
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x, loss = self.first(clouds, x), None
         outputs = [] if self.encoding is None else [x]
         for i, layer in enumerate(self.layers):
@@ -196,8 +193,7 @@ class PointNetScenes(PointNet, SemanticSegmenter):
         self.after = mlp((64, 64, 128, 1024))
         self.head = head((64 + 1024, 512, 256, 128), config.num_classes, 0.0)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """The maximum over the points goes back to each of them."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         x, loss = self.transformed(self.before(self.first(clouds, x)), clouds)
         of_cloud = mlp_maxpool(self.after, x, clouds)
         return Output(mlp_with_global(self.head, x, clouds, of_cloud), loss)

@@ -54,7 +54,6 @@ class SetAbstraction(nn.Module):
         self.layers = mlp(sizes)
 
     def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:
-        """The features of the balls."""
         near = points.ball(self.radius, self.k, centers)  # (M, k)
         return mlp_maxpool(self.layers, linear_on_groups(self.first, points, x, centers.pos, near))
 
@@ -125,8 +124,7 @@ class PointNet2Classifier(PointNet2, Classifier):
         super().__init__(config)
         self.head = head((1024, 512, 256), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """From the vector of the cloud."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         return Output(self.head(self.abstract(clouds, x)[2]))
 
 
@@ -145,8 +143,7 @@ class PointNet2Parts(PointNet2, PartSegmenter):
         self.up1 = Propagation(128 + own + config.num_categories, (128, 128, 128))
         self.head = head((128, 128), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:  # type: ignore[override]
-        """Down to one vector and up again, with the features of each level."""
+    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         fine, (coarse, y), of_cloud = self.abstract(clouds, x)
         y = mlp_with_global(self.up3, y, coarse, of_cloud)
         y = self.up2(fine, (coarse, y))
@@ -181,8 +178,7 @@ class PointNet2Scenes(SemanticSegmenter):
         self.up_last = mlp((128, 128, 128, 128))
         self.head = head((128, 128), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:  # type: ignore[override]
-        """Down by quarters and up again."""
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
         local = [] if self.encoding is None else [self.encoding.of(clouds)]
         levels = [(clouds, torch.cat((clouds.pos, x, *local), dim=-1))]
         for down in self.down:

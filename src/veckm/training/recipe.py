@@ -61,8 +61,8 @@ class Recipe:
         options: dict[str, Any] = {"lr": self.rate, "weight_decay": self.weight_decay}
         if self.optimizer == "sgd":
             return torch.optim.SGD(parameters, momentum=0.9, **options)
-        kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        return kinds[self.optimizer](parameters, **options)
+        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
+        return kind(parameters, **options)
 
 
 class Task(Protocol):
