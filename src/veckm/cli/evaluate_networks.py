@@ -20,13 +20,12 @@ from veckm.cli.networks import (
     SceneReader,
     Voxel,
     device_of,
+    read_objects,
     table,
 )
 from veckm.cli.verb import Flag, OutputFile, Verb, check_output
 from veckm.data.cache import write_whole
-from veckm.data.modelnet import read_modelnet
 from veckm.data.samples import Samples, take
-from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -124,9 +123,10 @@ class EvaluateClassification(_Evaluate):
     _kind = Classification
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
+        assert isinstance(task, Classification)
         normals = bool(saved.config["in_channels"])
         return self._limited(
-            read_modelnet(self.data, "test", points=task.points, normals=normals, cache=self.cache)
+            read_objects(task, self.data, "test", normals=normals, cache=self.cache)
         )
 
 
@@ -139,14 +139,9 @@ class EvaluatePartSegmentation(_Evaluate):
     _kind = PartSegmentation
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        samples = read_shapenetpart(
-            self.data,
-            "test",
-            points=task.points,
-            normals=bool(saved.config["in_channels"]),
-            repeat=self.repeat,
-            cache=self.cache,
-        )
+        assert isinstance(task, PartSegmentation)
+        options = {"normals": bool(saved.config["in_channels"]), "repeat": self.repeat}
+        samples = read_objects(task, self.data, "test", cache=self.cache, **options)
         return self._limited(samples)
 
 

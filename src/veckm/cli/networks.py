@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 import torch
 from tyro.conf import Positional, arg
 
+from veckm.data.modelnet import read_modelnet
 from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import CLASSES, Rooms, read_s3dis
 from veckm.data.samples import Samples
+from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -23,6 +25,24 @@ Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Cache = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
 Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
 Voxel = Annotated[float | None, arg(metavar="METERS", help_behavior_hint="(default: all points)")]
+
+
+def read_objects(
+    task: Classification | PartSegmentation,
+    folder: Path,
+    split: Literal["train", "test"],
+    *,
+    normals: bool,
+    repeat: bool = False,
+    cache: Path | None,
+) -> Samples:
+    """ModelNet, or ShapeNetPart, of which the paper trains on the train and validation splits."""
+    if isinstance(task, Classification):
+        return read_modelnet(folder, split, points=task.points, normals=normals, cache=cache)
+    part = "trainval" if split == "train" else "test"
+    return read_shapenetpart(
+        folder, part, points=task.points, normals=normals, repeat=repeat, cache=cache
+    )
 
 
 @dataclass(frozen=True)

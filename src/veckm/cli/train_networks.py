@@ -23,15 +23,14 @@ from veckm.cli.networks import (
     SceneReader,
     Voxel,
     device_of,
+    read_objects,
     table,
 )
 from veckm.cli.verb import Flag, Verb
 from veckm.data.augment import Augment
 from veckm.data.cache import write_whole
-from veckm.data.modelnet import read_modelnet
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out, take
-from veckm.data.shapenetpart import read_shapenetpart
 from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
@@ -172,8 +171,10 @@ class TrainClassification(_Train):
         return replace(super()._augment(task), drop=self.drop)
 
     def _sets(self, task: AnyTask) -> _Sets:
-        options = {"points": task.points, "normals": self.normals, "cache": self.cache}
-        return self._split(read_modelnet(self.data, "train", **options))  # type: ignore[arg-type]
+        assert isinstance(task, Classification)
+        return self._split(
+            read_objects(task, self.data, "train", normals=self.normals, cache=self.cache)
+        )
 
 
 @dataclass(frozen=True)
@@ -194,14 +195,9 @@ class TrainPartSegmentation(_Train):
         return PartSegmentation(**self._given("points"))
 
     def _sets(self, task: AnyTask) -> _Sets:
-        samples = read_shapenetpart(
-            self.data,
-            "trainval",  # the paper trains on both
-            points=task.points,
-            normals=self.normals,
-            repeat=self.repeat,
-            cache=self.cache,
-        )
+        assert isinstance(task, PartSegmentation)
+        options = {"normals": self.normals, "repeat": self.repeat}
+        samples = read_objects(task, self.data, "train", cache=self.cache, **options)
         return self._split(samples)
 
 
