@@ -293,6 +293,8 @@ def test_an_option_that_a_network_does_not_have_is_refused() -> None:
         TypeError, match="pct for classification has no option k; it has dropout, points"
     ):
         create_model("pct", num_classes=5, k=3)
+    with pytest.raises(ValueError, match="VecKM -> PN has no transforms"):
+        create_model("pointnet", veckm=True, num_classes=5, input_transform=False)
     with pytest.raises(TypeError, match="pointnet for classification has no option alpha"):
         create_model("pointnet", veckm=True, num_classes=5, alpha=20.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from veckm import inputs
@@ -72,37 +72,25 @@ class ModelConfig:
         inputs.check_count(self.num_classes, "num_classes")
         inputs.check_count(self.in_channels, "in_channels", 0)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The config that :meth:`to_dict` was called on."""
+        """The config of plain values, as ``dataclasses.asdict`` gives them and JSON stores them."""
         encoding = values.get("encoding")
         return cls(**values | {"encoding": encoding and EncodingConfig(**encoding)})
 
 
 @dataclass(frozen=True)
 class ClassifierConfig(ModelConfig):
-    """What networks for classification are built from.
+    """What networks for classification are built from."""
 
-    Attributes:
-        dropout: after the layers of the head.
-    """
-
-    dropout: float = 0.5
+    dropout: float = 0.5  # after the layers of the head
 
 
 @dataclass(frozen=True)
 class PartsConfig(ModelConfig):
-    """What networks for part segmentation are built from.
+    """What networks for part segmentation are built from."""
 
-    Attributes:
-        num_categories: categories of objects.
-    """
-
-    num_categories: int = 16
+    num_categories: int = 16  # categories of objects
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,10 +99,6 @@ class PartsConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class DropoutPartsConfig(PartsConfig):
-    """The same for networks with dropout.
+    """What networks for part segmentation with dropout are built from."""
 
-    Attributes:
-        dropout: in the head.
-    """
-
-    dropout: float = 0.5
+    dropout: float = 0.5  # in the head

@@ -20,24 +20,16 @@ _SLOPE = 0.2
 
 @dataclass(frozen=True)
 class DGCNNConfig(ClassifierConfig):
-    """What DGCNN is built from, for objects and for scenes.
+    """What DGCNN is built from, for objects and for scenes."""
 
-    Attributes:
-        k: neighbors in each graph, the point itself included.
-    """
-
-    k: int = 20
+    k: int = 20  # neighbors in each graph, the point itself included
 
 
 @dataclass(frozen=True)
 class DGCNNPartsConfig(DropoutPartsConfig):
-    """What DGCNN is built from, for parts.
+    """What DGCNN is built from, for parts."""
 
-    Attributes:
-        k: neighbors in each graph, the point itself included.
-    """
-
-    k: int = 40
+    k: int = 40  # neighbors in each graph, the point itself included
 
 
 class EdgeConv(nn.Module):

@@ -24,15 +24,10 @@ _HELD = 1 << 25
 
 @dataclass(frozen=True)
 class KPConvConfig(ModelConfig):
-    """What KPConv is built from, for scenes.
+    """What KPConv is built from, for scenes."""
 
-    Attributes:
-        size: side of the cells of the first level, in the units of ``pos``.
-        neighbors: of one convolution, at the most.
-    """
-
-    size: float = 0.04
-    neighbors: int = 32
+    size: float = 0.04  # side of the cells of the first level, in the units of ``pos``
+    neighbors: int = 32  # of one convolution, at the most
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,10 @@ class KPConvClassifierConfig(KPConvConfig):
 
     The paper's cells of 0.02 are for the 6,800 points that they leave of a shape in the unit ball;
     the default of 0.05 keeps the same number of points to a cell for shapes of 1,024 points.
-
-    Attributes:
-        dropout: before the last layer.
     """
 
     size: float = 0.05
-    dropout: float = 0.5
+    dropout: float = 0.5  # before the last layer
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,9 @@ _K = 32  # neighbors of a group
 
 @dataclass(frozen=True)
 class PCTClassifierConfig(ClassifierConfig):
-    """What PCT is built from, for objects.
+    """What PCT is built from, for objects."""
 
-    Attributes:
-        points: per cloud that the transformer sees with ``encoding``; the plain network has 256.
-    """
-
-    points: int = 256
+    points: int = 256  # per cloud that the transformer sees
 
 
 class OffsetAttention(nn.Module):
@@ -87,15 +83,16 @@ class Grouping(nn.Module):
 class NeighborEmbedding(nn.Module):
     """PCT's input embedding for classification: 512 and then 256 points with 256 channels."""
 
-    def __init__(self, in_channels: int) -> None:
+    def __init__(self, in_channels: int, count: int) -> None:
         super().__init__()
+        self.count = count
         self.points = mlp((3 + in_channels, 64, 64))
         self.first, self.second = Grouping(64), Grouping(128)
 
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
         x = self.points(torch.cat((clouds.pos, x), dim=-1))
-        clouds, x = self.first(clouds, x, 512)
-        return self.second(clouds, x, 256)  # type: ignore[no-any-return]
+        clouds, x = self.first(clouds, x, 2 * self.count)
+        return self.second(clouds, x, self.count)  # type: ignore[no-any-return]
 
 
 class PCTClassifier(Classifier):
@@ -115,7 +112,7 @@ class PCTClassifier(Classifier):
         self.embedding: NeighborEmbedding | None = None
         wide = self.local_channels
         if config.encoding is None:
-            self.embedding = NeighborEmbedding(config.in_channels)
+            self.embedding = NeighborEmbedding(config.in_channels, config.points)
             wide = 256
         self.before = mlp((wide, 256, 256))
         self.attention = nn.ModuleList(OffsetAttention(256) for _ in range(4))

@@ -19,24 +19,16 @@ _EPS = 1e-5
 
 @dataclass(frozen=True)
 class PointMLPClassifierConfig(ClassifierConfig):
-    """What PointMLP is built from, for objects.
+    """What PointMLP is built from, for objects."""
 
-    Attributes:
-        k: neighbors.
-    """
-
-    k: int = 24
+    k: int = 24  # neighbors
 
 
 @dataclass(frozen=True)
 class PointMLPPartsConfig(DropoutPartsConfig):
-    """What PointMLP is built from, for parts.
+    """What PointMLP is built from, for parts."""
 
-    Attributes:
-        k: neighbors.
-    """
-
-    k: int = 32
+    k: int = 32  # neighbors
 
 
 class Residual(nn.Module):

@@ -17,15 +17,15 @@ from veckm.models.layers import MatrixHead, head, mlp
 
 @dataclass(frozen=True)
 class PointNetConfig(ModelConfig):
-    """What PointNet is built from, for scenes.
+    """What PointNet is built from, for scenes."""
 
-    Attributes:
-        input_transform: have the network that transforms the coordinates; not with ``encoding``.
-        feature_transform: have the network that transforms the channels; not with ``encoding``.
-    """
+    input_transform: bool = True  # transform the coordinates; never with ``encoding``
+    feature_transform: bool = True  # transform the channels; never with ``encoding``
 
-    input_transform: bool = True
-    feature_transform: bool = True
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.encoding is not None and not (self.input_transform and self.feature_transform):
+            raise ValueError("VecKM -> PN has no transforms; leave out their options")
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,9 @@ class PointNetPartsConfig(PointNetConfig, PartsConfig):
 
 @dataclass(frozen=True)
 class PointNetClassifierConfig(PointNetConfig):
-    """What PointNet is built from, for objects.
+    """What PointNet is built from, for objects."""
 
-    Attributes:
-        dropout: after the layers of the head.
-    """
-
-    dropout: float = 0.3
+    dropout: float = 0.3  # after the layers of the head
 
 
 class TransformNet(nn.Module):

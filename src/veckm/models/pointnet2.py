@@ -20,15 +20,10 @@ Level = tuple[Clouds, Tensor]  # points, and their features (N, C)
 
 @dataclass(frozen=True)
 class PointNet2ScenesConfig(ModelConfig):
-    """What PointNet++ is built from, for scenes.
+    """What PointNet++ is built from, for scenes."""
 
-    Attributes:
-        radius: of the first abstraction, doubled for each one after it.
-        dropout: before the last layer.
-    """
-
-    radius: float = 0.1
-    dropout: float = 0.5
+    radius: float = 0.1  # of the first abstraction, doubled for each one after it
+    dropout: float = 0.5  # before the last layer
 
 
 class SetAbstraction(nn.Module):
