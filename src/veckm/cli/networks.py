@@ -39,9 +39,13 @@ def read_objects(
     """ModelNet, or ShapeNetPart, of which the paper trains on the train and validation splits."""
     if isinstance(task, Classification):
         return read_modelnet(folder, split, points=task.points, normals=normals, cache=cache)
-    part = "trainval" if split == "train" else "test"
     return read_shapenetpart(
-        folder, part, points=task.points, normals=normals, repeat=repeat, cache=cache
+        folder,
+        "trainval" if split == "train" else "test",
+        points=task.points,
+        normals=normals,
+        repeat=repeat,
+        cache=cache,
     )
 
 

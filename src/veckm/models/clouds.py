@@ -129,7 +129,7 @@ class Clouds:
         return self._rows(search, x, *asked)
 
     def ball(self, radius: float, k: int, queries: Clouds) -> Tensor:  # (M, k)
-        """Rows of up to ``k`` points within a radius of every query: :func:`ops.ball_query`."""
+        """Rows of up to ``k`` points within a radius of every query: :func:`veckm.models.ops.ball_query`."""
 
         def search(points: Tensor, queries: Tensor) -> Tensor:
             return ops.ball_query(points, queries, radius, k, validate=False)
@@ -144,7 +144,7 @@ class Clouds:
         return torch.arange(k, device=size.device) < size[:, None]
 
     def interpolate(self, x: Tensor, queries: Clouds) -> Tensor:  # (N, C) -> (M, C)
-        """Features of these points at the queries: :func:`ops.interpolate`."""
+        """Features of these points at the queries: :func:`veckm.models.ops.interpolate`."""
 
         def carry(x: Tensor, points: Tensor, queries: Tensor) -> Tensor:
             return ops.interpolate(x, points, queries, validate=False).flatten(0, 1)

@@ -10,7 +10,6 @@ from veckm.engines import Norm
 from veckm.planning import EngineName
 
 Task = Literal["classification", "part-segmentation", "semantic-segmentation"]
-Scales = float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class EncodingConfig:
         batch_norm: whiten the hidden channels by the batch; see :class:`veckm.nn.FeatureBlock`.
     """
 
-    alpha: Scales = 30.0
-    beta: Scales = 6.0
+    alpha: float | tuple[float, ...] = 30.0
+    beta: float | tuple[float, ...] = 6.0
     dim: int = 256
     hidden: int = 128
     channels: int = 128

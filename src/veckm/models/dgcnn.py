@@ -39,7 +39,7 @@ class EdgeConv(nn.Module):
 
     The first layer is linear in both arguments, so it is applied to points and not to edges:
     :math:`\Theta (f_j - f_i) + \Phi f_i = \Theta f_j + (\Phi - \Theta) f_i`, K times less work.
-    A single layer needs no edges at all: :func:`veckm.models.fused.edge_maxpool`.
+    A single layer needs no edges at all: ``veckm.models.fused.edge_maxpool``.
 
     Args:
         channels: of the input.

@@ -101,7 +101,7 @@ class KernelConv(nn.Module):
               \max\Big(0, 1 - \frac{|x_j - x_i - c_p|}{\sigma}\Big) f_j
 
     Equation 1 to 3 of the KPConv paper. All layers have the same kernel points, so the weights
-    are those of the :class:`Graph` and are computed once for each level.
+    are those of the ``Graph`` and are computed once for each level.
 
     Args:
         channels: C_in.
