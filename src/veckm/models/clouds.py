@@ -129,7 +129,7 @@ class Clouds:
         return self._rows(search, x, *asked)
 
     def ball(self, radius: float, k: int, queries: Clouds) -> Tensor:  # (M, k)
-        """Rows of up to ``k`` points in a ball around every query: ``veckm.models.ops.ball_query``."""
+        """Rows of up to ``k`` points in a ball around every query, as ``ops.ball_query``."""
 
         def search(points: Tensor, queries: Tensor) -> Tensor:
             return ops.ball_query(points, queries, radius, k, validate=False)
