@@ -24,7 +24,7 @@ from veckm.data.s3dis import read_s3dis
 from veckm.data.samples import Batch, Sample, Samples, collate, hold_out
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.data.shapes import Shape
-from veckm.data.variety import random_shape, random_surface
+from veckm.data.random_solids import random_shape, random_surface
 
 __all__ = [
     "SETS",

@@ -1,8 +1,10 @@
-"""A spinning multi-beam LiDAR in a street."""
+"""A spinning multi-beam LiDAR in a street of boxes and poles on flat ground."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -14,18 +16,17 @@ from veckm.data.sampling import (
     check_positive,
     finish,
     gaussian,
-    make_generator,
     uniform,
 )
-from veckm.data.street import Street, make_street
+from veckm.data.solids import cpu_generator
 
 RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters
 HEIGHT = 1.9  # meters, of the sensor above the ground
 ELEVATION = (-25.0, 10.0)  # degrees, of the lowest and the highest beam
 
-_TURN = 2048  # directions in one turn of a real sensor: more points take more turns
-_LEAST = 360  # directions cast even for a few points, so that they come from all around
-_SECTOR = 128  # directions at a time: few objects are ahead of so narrow a sector
+_REVOLUTION = 2048  # azimuths of one revolution of a real sensor: more points take more of them
+_LEAST = 360  # azimuths cast even for a few points, so that they come from all around
+_SECTOR = 128  # azimuths at a time, which bounds the memory
 
 
 def lidar(
@@ -41,13 +42,13 @@ def lidar(
     .. math:: x = o + (t + \sigma \xi) d, \qquad
               t = \min \{t : o + t d \in \text{ground, box or pole}\}
 
-    One turn holds about 100,000 points; more are taken from several turns while the sensor moves
-    down the street, about a meter a turn and 20 meters at most. The ground is z = 0 and the
+    One revolution holds about 100,000 points; more are taken from several while the sensor moves
+    down the street, about a meter each and 20 meters at most. The ground is z = 0 and the
     middle of the drive the origin.
 
     Args:
         n: number of points.
-        seed: an int or a torch.Generator; decides the turns and the noise, not the street.
+        seed: an int or a torch.Generator; decides the azimuths and the noise, not the street.
         scene: which street.
         beams: number of beams, at even elevations from -25 to 10 degrees.
         noise: sigma, the standard deviation of the range in meters.
@@ -56,61 +57,40 @@ def lidar(
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = make_generator(seed), check_count(n)
+    generator, n = cpu_generator(seed), check_count(n)
     check_positive("beams", beams)
     street = make_street(scene)
-    hits = _hit_rate(street, beams)
+    distance, _ = street.cast(*_rays(0.0, 2 * torch.pi / 90 * torch.arange(90), beams))
+    hits = max(float((distance < RANGE).float().mean()), 1e-3)  # share of the beams that return
     while True:
         pos, normal = _drive(street, beams, math.ceil(1.02 * n / (hits * beams)), noise, generator)
         if len(pos) >= n:
             break
-        hits *= 0.9  # the turns met more sky than the trial did
+        hits *= 0.9  # the drive met more sky than the trial did
     # Lost returns are scattered over a real scan too; the rest stay in the order of time.
-    keep = torch.randperm(len(pos), generator=generator, device=generator.device)[:n].sort().values
+    keep = torch.randperm(len(pos), generator=generator)[:n].sort().values
     return finish(pos[keep] / (1.0 if meters else RANGE), normal[keep])
-
-
-def _hit_rate(street: Street, beams: int) -> float:
-    """Share of the beams that come back, from a coarse turn without noise."""
-    origin, ray = _rays(0.0, 2 * torch.pi / 90 * torch.arange(90), beams)
-    distance, _ = street.cast(origin, ray)
-    return max(float((distance < RANGE).float().mean()), 1e-3)
 
 
 def _drive(
     street: Street, beams: int, steps: int, noise: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # (H, 3), (H, 3)
-    """The returns of ``steps`` directions, in as many turns as they take."""
-    turns = math.ceil(steps / _TURN)
-    steps = max(math.ceil(steps / turns), _LEAST)
-    length = min(turns - 1.0, 20.0)
+    """Noisy points and exact normals of ``steps`` azimuths, in as many revolutions as they take."""
+    revolutions = math.ceil(steps / _REVOLUTION)
+    steps = max(math.ceil(steps / revolutions), _LEAST)
+    length = min(revolutions - 1.0, 20.0)
     found: list[tuple[Tensor, Tensor]] = []
-    for turn in range(turns):
-        x = length * (turn / max(turns - 1, 1) - 0.5)
-        azimuth = (torch.arange(steps) + uniform(generator, 1).cpu()) * (2 * torch.pi / steps)
+    for k in range(revolutions):
+        x = length * (k / max(revolutions - 1, 1) - 0.5)
+        azimuth = (torch.arange(steps) + uniform(generator, 1)) * (2 * torch.pi / steps)
         for sector in azimuth.split(_SECTOR):
             origin, ray = _rays(x, sector, beams)
-            found.append(_returns(street, origin, ray, sector, noise, generator))
-    pos, normal = (torch.cat(parts).to(generator.device) for parts in zip(*found, strict=True))
+            distance, normal = street.cast(origin, ray)
+            hit = distance < RANGE
+            measured = distance[hit] + noise * gaussian(generator, int(hit.sum()))
+            found.append((origin[hit] + measured.unsqueeze(-1) * ray[hit], normal[hit]))
+    pos, normal = (torch.cat(parts) for parts in zip(*found, strict=True))
     return pos, normal
-
-
-def _returns(
-    street: Street,
-    origin: Tensor,  # (N, 3), all the same
-    ray: Tensor,  # (N, 3)
-    sector: Tensor,  # (S,), the azimuths of the rays, ascending
-    noise: float,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # (H, 3), (H, 3)
-    """Noisy points and exact normals of the rays that meet something within range."""
-    first, last = float(sector[0]), float(sector[-1])
-    ahead = street.within(origin[0], (first + last) / 2, (last - first) / 2)
-    distance, normal = ahead.cast(origin, ray)
-    hit = distance < RANGE
-    error = noise * gaussian(generator, int(hit.sum())).cpu()
-    reach = (distance[hit] + error).unsqueeze(-1)
-    return origin[hit] + reach * ray[hit], normal[hit]
 
 
 def _rays(
@@ -124,3 +104,116 @@ def _rays(
     a, e = torch.cartesian_prod(azimuth.double(), elevation).unbind(-1)
     ray = torch.stack((a.cos() * e.cos(), a.sin() * e.cos(), e.sin()), dim=-1)
     return ray.new_tensor([x, 0.0, HEIGHT]).expand_as(ray), ray
+
+
+@dataclass(frozen=True, eq=False)
+class Street:
+    """Upright boxes, upright poles and the ground z = 0, in meters; the road runs along x.
+
+    Shapes (float64):
+        - center, half: (Q, 3), the middle and half the lengths of every box
+        - yaw: (Q,), its rotation about the vertical, in radians
+        - foot: (P, 2), where a pole stands
+        - radius, height: (P,)
+    """
+
+    center: Tensor
+    half: Tensor
+    yaw: Tensor
+    foot: Tensor
+    radius: Tensor
+    height: Tensor
+
+    def cast(
+        self,
+        origin: Tensor,  # (N, 3)
+        ray: Tensor,  # (N, 3) unit
+    ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
+        """Distance to the first surface along each ray, inf for none, and its outward normal."""
+        ground = -origin[:, 2] / ray[:, 2]
+        ground = torch.where(ground > 0, ground, torch.inf)
+        box, box_normal = self._cast_boxes(origin, ray)
+        pole, pole_normal = self._cast_poles(origin, ray)
+        distance, which = torch.stack((ground, box, pole), dim=-1).min(dim=-1)
+        up = ray.new_tensor([0.0, 0.0, 1.0]).expand_as(ray)
+        normals = torch.stack((up, box_normal, pole_normal), dim=1)  # (N, 3, 3)
+        return distance, normals[torch.arange(len(ray)), which]
+
+    def _cast_boxes(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
+        """The slab test: a ray is in the box from its last entry to its first exit."""
+        cos, sin, zero = self.yaw.cos(), self.yaw.sin(), torch.zeros_like(self.yaw)
+        rows = [(cos, sin, zero), (-sin, cos, zero), (zero, zero, zero + 1)]
+        frame = torch.stack([torch.stack(row, -1) for row in rows], 1)  # (Q, 3, 3), to the box
+        o = torch.einsum("qij,nqj->inq", frame, origin[:, None] - self.center)  # (3, N, Q)
+        d = torch.einsum("qij,nj->inq", frame, ray)
+        middle, reach = -o / d, self.half.T.unsqueeze(1) / d.abs()
+        entry, leave = middle - reach, (middle + reach).amin(0)
+        first = entry.amax(0)  # (N, Q)
+        distance, q = torch.where((first < leave) & (first > 0), first, torch.inf).min(dim=1)
+        # The face of the box that is hit: the axis entered last, on the side of the ray.
+        at = q.expand(3, 1, -1).mT  # (3, N, 1)
+        axis = entry.gather(2, at).argmax(0).squeeze(-1)  # (N,)
+        side = -d.gather(2, at).squeeze(-1).T.sign()  # (N, 3)
+        normal = torch.nn.functional.one_hot(axis, 3) * side
+        return distance, torch.einsum("nij,ni->nj", frame[q], normal)
+
+    def _cast_poles(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearer root of |o + t d - foot| = radius in plan, if it is below the top."""
+        d = ray[:, None, :2]  # (N, 1, 2)
+        o = origin[:, None, :2] - self.foot  # (N, P, 2)
+        a, b = d.square().sum(-1), (o * d).sum(-1)
+        # b^2 - a |o|^2 is -(o x d)^2, which does not cancel for a thin pole far away.
+        cross = o[..., 0] * d[..., 1] - o[..., 1] * d[..., 0]
+        root = a * self.radius.square() - cross.square()  # (N, P)
+        t = (-b - root.clamp_min(0).sqrt()) / a
+        z = origin[:, 2:] + t * ray[:, 2:]
+        hit = (root > 0) & (t > 0) & (z > 0) & (z < self.height)
+        distance, p = torch.where(hit, t, torch.inf).min(dim=1)
+        near = torch.where(distance.isfinite(), distance, 0.0).unsqueeze(1)
+        normal = (origin + near * ray)[:, :2] - self.foot[p]
+        return distance, torch.nn.functional.pad(normal / self.radius[p].unsqueeze(1), (0, 1))
+
+
+@lru_cache(maxsize=8)
+def make_street(scene: int) -> Street:
+    """The street number ``scene``."""
+    g = torch.Generator().manual_seed(scene)
+    boxes = torch.cat((_houses(g, 1), _houses(g, -1), _cars(g, 1), _cars(g, -1), _walls()))
+    return Street(boxes[:, :3], boxes[:, 3:6], boxes[:, 6], *_poles(g))
+
+
+def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): center, half, yaw
+    """A row of houses, each with its own width, depth, height and distance from the road."""
+    u = uniform(g, 8, 4)
+    x = torch.linspace(-42, 42, 8, dtype=torch.float64)
+    width, depth, height = 4 + 1.7 * u[:, 0], 4 + 2 * u[:, 1], 2.5 + 4 * u[:, 2]
+    y = side * (13 + 2 * u[:, 3] + depth)
+    return torch.stack((x, y, height, width, depth, height, torch.zeros_like(x)), dim=-1)
+
+
+def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): center, half, yaw
+    """Parked cars, a body and a cabin each, in five of eight places along the curb."""
+    place = torch.randperm(8, generator=g)[:5]
+    u = uniform(g, 5, 3)
+    x, y = (place - 3.5) * 10 + 2 * u[:, 0] - 1, side * (4.6 + 0.4 * u[:, 1])
+    yaw = 0.12 * (u[:, 2] - 0.5)
+    one = torch.ones_like(x)
+    body = torch.stack((x, y, 0.65 * one, 2.2 * one, 0.9 * one, 0.4 * one, yaw), dim=-1)
+    cabin = torch.stack((x - 0.2, y, 1.25 * one, 1.1 * one, 0.8 * one, 0.22 * one, yaw), dim=-1)
+    return torch.cat((body, cabin))
+
+
+def _walls() -> Tensor:  # (4, 7): center, half, yaw
+    """Low walls across both ends of the street, open where the road is."""
+    ends = [(x, y) for x in (-46.0, 46.0) for y in (-9.0, 9.0)]
+    return torch.tensor([[x, y, 1.25, 0.15, 4.5, 1.25, 0.0] for x, y in ends], dtype=torch.float64)
+
+
+def _poles(g: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:  # (20, 2), (20,), (20,)
+    """Lamp posts at even distances on both sides, and a few trunks behind them."""
+    lamps = [(12.0 * k + 5 * (side > 0) - 24, 7.0 * side) for k in range(6) for side in (-1, 1)]
+    u = uniform(g, 8, 3)
+    trunks = torch.stack((90 * u[:, 0] - 45, (9 + 2 * u[:, 1]) * (2 * (u[:, 2] > 0.5) - 1)), -1)
+    foot = torch.cat((torch.tensor(lamps, dtype=torch.float64), trunks))
+    radius = torch.tensor([0.1] * 12 + [0.3] * 8, dtype=torch.float64)
+    return foot, radius, torch.tensor([6.0] * 12 + [4.0] * 8, dtype=torch.float64)

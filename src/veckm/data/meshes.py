@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veckm.data.cells import pick
 from veckm.data.corrupt import Density, diagonal
 from veckm.data.sampling import (
     Seed,
@@ -17,6 +16,7 @@ from veckm.data.sampling import (
     collect,
     finish,
     make_generator,
+    pick,
     uniform,
 )
 from veckm.io.meshes import SUFFIXES, read_triangles

@@ -1,4 +1,4 @@
-"""What the procedural clouds share: the result, the generator, and draws on the sphere."""
+"""What the procedural clouds share: their result, random draws, and rejection sampling."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Shape:
     .. math:: \{(x_k, n_k)\}_{k=1}^{N}, \qquad |n_k| = 1, \qquad
               dn(t_1) = \kappa_1 t_1, \quad dn(t_2) = \kappa_2 t_2, \quad \kappa_1 \ge \kappa_2
 
-    The curvatures are those of the outward normal's turning: a ball of radius r has 1/r twice,
-    a hollow is negative, a saddle has one of either sign and a plane two zeros.
+    A ball of radius r has the curvatures 1/r and 1/r, a hollow has negative ones, a saddle one of
+    either sign, and a plane two zeros.
 
     Attributes:
         pos: the points.
-        normal: the outward unit normal of the surface that each point was drawn from, before any
-            noise; None for a shape without a surface.
-        curvature: the two principal curvatures there, the larger first, in one over the unit of
-            ``pos``; None where they are not known.
+        normal: the outward unit normal of the surface at the point before any noise; None for a
+            shape without a surface.
+        curvature: the principal curvatures, the larger first, in one over the unit of ``pos``;
+            None where they are not known.
 
     Shapes:
         - pos: (N, 3) float32
@@ -38,6 +38,11 @@ class Shape:
     pos: Tensor
     normal: Tensor | None = None
     curvature: Tensor | None = None
+
+    def __getitem__(self, rows: Tensor) -> Shape:
+        """Some of the points, by index or mask."""
+        normal, curvature = (None if t is None else t[rows] for t in (self.normal, self.curvature))
+        return Shape(self.pos[rows], normal, curvature)
 
 
 def make_generator(seed: Seed) -> torch.Generator:
@@ -65,63 +70,61 @@ def check_positive(name: str, value: float) -> None:
 
 
 def uniform(generator: torch.Generator, *size: int) -> Tensor:
-    """Float64 draws from [0, 1), on the generator's device.
-
-    Shapes:
-        - output: (\\*size)
-    """
+    """Float64 draws from [0, 1), on the generator's device."""
     return torch.rand(size, generator=generator, device=generator.device, dtype=torch.float64)
 
 
 def gaussian(generator: torch.Generator, *size: int) -> Tensor:
-    """Float64 draws from N(0, 1), on the generator's device.
-
-    Shapes:
-        - output: (\\*size)
-    """
+    """Float64 draws from N(0, 1), on the generator's device."""
     return torch.randn(size, generator=generator, device=generator.device, dtype=torch.float64)
 
 
-def directions(generator: torch.Generator, n: int) -> Tensor:
-    r"""Uniform unit vectors, by Archimedes: z and the longitude are uniform.
-
-    .. math:: u = (\sqrt{1 - z^2} \cos\phi, \sqrt{1 - z^2} \sin\phi, z), \quad
-              z \sim U(-1, 1), \quad \phi \sim U(0, 2\pi)
-
-    Shapes:
-        - output: (n, 3) float64
-    """
+def directions(generator: torch.Generator, n: int) -> Tensor:  # (n, 3) float64
+    """Uniform unit vectors: by Archimedes, height and longitude are uniform."""
     z = 2 * uniform(generator, n) - 1
     phi = 2 * torch.pi * uniform(generator, n)
     rho = (1 - z.square()).sqrt()
     return torch.stack((rho * phi.cos(), rho * phi.sin(), z), dim=-1)
 
 
-def rotation(generator: torch.Generator) -> Tensor:
-    """A uniform rotation: the frame of three Gaussian vectors, made right-handed.
-
-    Shapes:
-        - output: (3, 3) float64
-    """
+def rotation(generator: torch.Generator) -> Tensor:  # (3, 3) float64
+    """A uniform rotation: the frame of three Gaussian vectors, made right-handed."""
     q, r = torch.linalg.qr(gaussian(generator, 3, 3))
     q = q * r.diagonal().sign()  # else the signs that QR happens to choose would not be uniform
-    turn: Tensor = q * torch.linalg.det(q)
-    return turn
+    frame: Tensor = q * torch.linalg.det(q)
+    return frame
+
+
+def pick(
+    weights: Tensor,  # (F,)
+    draws: Tensor,  # (N,) in [0, 1)
+) -> Tensor:  # (N,) int64
+    """Indices with probability proportional to ``weights``, by inverting the cumulative sum."""
+    total = weights.cumsum(0)
+    # right=True never picks a weight of zero; the clamp is for a draw that rounds up.
+    return torch.searchsorted(total, draws * total[-1], right=True).clamp_max(len(weights) - 1)
+
+
+def triangle_weights(generator: torch.Generator, n: int) -> Tensor:  # (n, 3) float64
+    """Barycentric coordinates of uniform points of a triangle."""
+    ab = uniform(generator, n, 2)
+    ab = torch.where(ab.sum(-1, keepdim=True) > 1, 1 - ab, ab)  # the other half, folded over
+    return torch.cat((1 - ab.sum(-1, keepdim=True), ab), dim=-1)
 
 
 def collect(
     n: int,
     trial: Callable[[int], tuple[Tensor, ...]],
-    most: int = 1 << 17,
+    chunk: int = 1 << 17,
     otherwise: str = "the density is too low",
 ) -> tuple[Tensor, ...]:
-    """The first n rows of what repeated trials keep.
+    """The first n rows that repeated trials keep: rejection sampling.
 
     Args:
         n: number of rows wanted.
         trial: draws the number of candidates it is given and returns those that it keeps.
-        most: candidates at a time, so that what lies between fits into the cache.
-        otherwise: what is wrong where next to nothing is kept.
+        chunk: candidates at a time, so that intermediate results fit into the cache.
+        otherwise: the reason given where next to nothing is kept.
 
     Shapes:
         - output: as many tensors as a trial returns, each (n, ...)
@@ -131,7 +134,7 @@ def collect(
     while kept < n:
         # The first trial finds out how many are kept; where all are, it is also the last.
         want = (n - kept) * 1.05 * tried / max(kept, 1) + 64 if tried else n
-        m = min(most, int(want))
+        m = min(chunk, int(want))
         parts.append(trial(m))
         kept, tried = kept + len(parts[-1][0]), tried + m
         if tried > 200_000 and kept * 10_000 < tried:

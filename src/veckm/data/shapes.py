@@ -1,19 +1,32 @@
-"""Clouds made by formula: the same numbers for the same seed, and the exact normals with them.
+"""Procedural clouds with exact normals: the same numbers for the same seed.
 
 Every function takes the number of points and a ``seed`` (an int or a :class:`torch.Generator`)
-and gives a :class:`Shape` with ``pos`` (n, 3) float32 in about the unit ball.
+and returns a :class:`Shape` with ``pos`` (n, 3) float32 in about the unit ball.
 
 >>> from veckm.data import shapes
 >>> shapes.torus(1000, seed=1).pos.shape
 torch.Size([1000, 3])
 """
 
+from __future__ import annotations
+
+import torch
+
 from veckm.data.lidar import lidar
-from veckm.data.sampling import Shape
-from veckm.data.solids import box, cylinder, sphere, thick_shell, torus, volume
-from veckm.data.statue import statue
-from veckm.data.variety import random_shape
-from veckm.data.views import scan
+from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus
+from veckm.data.random_solids import random_shape
+from veckm.data.sampling import (
+    Seed,
+    Shape,
+    check_count,
+    check_positive,
+    directions,
+    finish,
+    gaussian,
+    make_generator,
+    uniform,
+)
+from veckm.data.statue import scan, statue
 
 __all__ = [
     "Shape",
@@ -28,3 +41,105 @@ __all__ = [
     "torus",
     "volume",
 ]
+
+
+def sphere(n: int, seed: Seed = 0) -> Shape:
+    r"""n points of the unit sphere, uniform by area.
+
+    .. math:: |x| = 1, \qquad \text{normal} = x, \qquad \kappa_1 = \kappa_2 = 1
+
+    Shapes:
+        - pos, normal: (n, 3), curvature: (n, 2)
+    """
+    return Superellipsoid().sample(n, seed)
+
+
+def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Shape:
+    r"""n points of a torus about the z axis, uniform by area.
+
+    .. math:: (\sqrt{x^2 + y^2} - R)^2 + z^2 = r^2
+
+    Args:
+        n: number of points.
+        seed: an int or a torch.Generator.
+        major: R, from the axis to the center of the tube.
+        minor: r, the radius of the tube.
+
+    Shapes:
+        - pos, normal: (n, 3), curvature: (n, 2)
+    """
+    check_positive("minor", minor)
+    if major < minor:
+        raise ValueError(f"major is {major} and minor {minor}; a ring needs major >= minor")
+    return Torus(minor / major).stretched((major, major, major)).sample(n, seed)
+
+
+def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0.4)) -> Shape:
+    r"""n points of a box with sharp edges, uniform by area.
+
+    .. math:: \max_k |x_k| / h_k = 1
+
+    Args:
+        n: number of points.
+        seed: an int or a torch.Generator.
+        half: h, half of the lengths of the sides.
+
+    Shapes:
+        - pos, normal: (n, 3), curvature: (n, 2)
+    """
+    check_positive("every half length", min(half))
+    sides = [torch.tensor([-h, h], dtype=torch.float64) for h in half]
+    return Hull(torch.cartesian_prod(*sides)).sample(n, seed)
+
+
+def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0.8) -> Shape:
+    r"""n points of a closed cylinder about the z axis, caps included, uniform by area.
+
+    .. math:: \max(\sqrt{x^2 + y^2} / r, |z| / h) = 1
+
+    Args:
+        n: number of points.
+        seed: an int or a torch.Generator.
+        radius: r.
+        half_height: h.
+
+    Shapes:
+        - pos, normal: (n, 3), curvature: (n, 2)
+    """
+    check_positive("radius", radius)
+    check_positive("half_height", half_height)
+    return Frustum().stretched((radius, radius, half_height)).sample(n, seed)
+
+
+def volume(n: int, seed: Seed = 0) -> Shape:
+    r"""n points of the solid unit ball, uniform by volume; there is no surface, so no normals.
+
+    .. math:: |x| \le 1, \qquad P(|x| < r) = r^3
+
+    Shapes:
+        - pos: (n, 3)
+    """
+    generator, n = make_generator(seed), check_count(n)
+    return finish(directions(generator, n) * uniform(generator, n, 1) ** (1 / 3))
+
+
+def thick_shell(n: int, seed: Seed = 0, thickness: float = 0.1) -> Shape:
+    r"""n points of a sphere with noise along the normal, of standard deviation ``thickness``.
+
+    .. math:: x = (\rho + t \xi) u, \qquad |u| = 1, \quad \xi \sim N(0, 1), \quad \rho = 1 - 2t
+
+    The smaller radius keeps nearly all points in the unit ball. The normal is u.
+
+    Args:
+        n: number of points.
+        seed: an int or a torch.Generator.
+        thickness: t, at most 0.25.
+
+    Shapes:
+        - pos, normal: (n, 3)
+    """
+    generator, n = make_generator(seed), check_count(n)
+    if not 0 <= thickness <= 0.25:
+        raise ValueError(f"thickness is {thickness}; pass one from 0 to 0.25 of the unit ball")
+    u = directions(generator, n)
+    return finish((1 - 2 * thickness + thickness * gaussian(generator, n, 1)) * u, u)

@@ -1,159 +1,254 @@
-"""Simple shapes with known equations: the ground truth of many tests."""
+"""Solids that can be sampled, transformed, and combined by union, intersection and difference.
+
+A solid draws points of its surface and has a level function: negative inside, zero on the
+surface, positive outside. Normals and curvatures are derivatives of the level function, which
+autograd takes, so transformed and combined solids have exact ones too.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
 import torch
+from torch import Tensor
 
 from veckm.data.sampling import (
     Seed,
     Shape,
     check_count,
     check_positive,
-    directions,
+    collect,
     finish,
-    gaussian,
     make_generator,
     uniform,
 )
 
+Operation = Literal["union", "intersection", "difference"]
 
-def sphere(n: int, seed: Seed = 0) -> Shape:
-    r"""n points of the unit sphere, uniform by area.
+_CHUNK = 1 << 15  # candidates at a time, so that intermediate results stay in the cache
 
-    .. math:: |x| = 1, \qquad \text{normal} = x, \qquad \kappa_1 = \kappa_2 = 1
 
-    Shapes:
-        - pos, normal: (n, 3), curvature: (n, 2)
+@dataclass(frozen=True, eq=False)
+class SurfaceSamples:
+    """Candidates for points of a surface.
+
+    Attributes:
+        pos: (N, 3) float64.
+        weight: (N,) the probability to keep each that makes the kept ones uniform by area.
     """
-    u = directions(make_generator(seed), check_count(n))
-    return finish(u, u, torch.ones_like(u[:, :2]))
+
+    pos: Tensor
+    weight: Tensor
 
 
-def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Shape:
-    r"""n points of a torus about the z axis, uniform by area.
+class Solid(ABC):
+    """A body with a surface."""
 
-    .. math:: (\sqrt{x^2 + y^2} - R)^2 + z^2 = r^2, \quad
-              dA = r (R + r \cos\phi)\, d\theta\, d\phi, \quad
-              \kappa_1 = 1 / r, \quad \kappa_2 = \cos\phi / (R + r \cos\phi)
+    @property
+    @abstractmethod
+    def measure(self) -> float:
+        """The area that the surface would have if all candidates were kept."""
 
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        major: R, from the axis to the center of the tube.
-        minor: r, the radius of the tube.
+    @abstractmethod
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        """m candidates; the area is the measure times the mean of their weights."""
 
-    Shapes:
-        - pos, normal: (n, 3), curvature: (n, 2)
+    @abstractmethod
+    def level(
+        self,
+        x: Tensor,  # (N, 3)
+    ) -> Tensor:  # (N,)
+        """Negative inside, positive outside, zero on the surface."""
+
+    def sample(self, n: int, seed: Seed = 0) -> Shape:
+        """n points of the surface, uniform by area, in random order.
+
+        Args:
+            n: number of points.
+            seed: an int or a torch.Generator; decides the points, not the solid.
+
+        Shapes:
+            - pos, normal: (n, 3), curvature: (n, 2)
+        """
+        generator, n = cpu_generator(seed), check_count(n)
+
+        def trial(m: int) -> tuple[Tensor, ...]:
+            samples = self.draw(m, generator)
+            rows = (uniform(generator, m) < samples.weight).nonzero().squeeze(-1)
+            rows = rows[torch.randperm(len(rows), generator=generator)]  # the parts come in turn
+            pos = samples.pos[rows]
+            return pos, *self.differentiate(pos)
+
+        return finish(*collect(n, trial, _CHUNK, "its parts cut each other away"))
+
+    def differentiate(
+        self,
+        pos: Tensor,  # (N, 3) on the surface
+    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 2)
+        r"""Outward normals and principal curvatures, the larger first.
+
+        .. math:: n = \nabla f / |\nabla f|, \qquad \kappa_{1, 2} = \text{eigenvalues of }
+                  \nabla^2 f / |\nabla f| \text{ on the tangent plane}
+        """
+        with torch.inference_mode(False), torch.enable_grad():
+            x = pos.clone().requires_grad_()
+            # The second term has no value; it gives linear levels a second derivative too.
+            level = (self.level(x) + 0 * x.square().sum(-1)).sum()
+            (slope,) = torch.autograd.grad(level, x, create_graph=True)
+            rows = [torch.autograd.grad(slope[:, k].sum(), x, retain_graph=True) for k in range(3)]
+        hessian, slope = torch.stack([row for (row,) in rows], 1), slope.detach()
+        length = slope.norm(dim=-1, keepdim=True)
+        return slope / length, _tangent_eigenvalues(slope / length, hessian / length.unsqueeze(-1))
+
+    def normals(
+        self,
+        pos: Tensor,  # (N, 3)
+    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 1)
+        """The direction and the length of the gradient of the level."""
+        with torch.inference_mode(False), torch.enable_grad():
+            x = pos.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(self.level(x).sum(), x)
+        length = slope.norm(dim=-1, keepdim=True)
+        return slope / length, length
+
+    def transformed(
+        self,
+        matrix: Tensor,  # (3, 3)
+        shift: Tensor | None = None,  # (3,)
+    ) -> Solid:
+        """The solid of the points matrix x + shift."""
+        return Transformed(self, matrix, torch.zeros_like(matrix[0]) if shift is None else shift)
+
+    def stretched(self, factors: Sequence[float]) -> Solid:
+        """The solid stretched along x, y and z."""
+        check_positive("every factor", min(factors))
+        return self.transformed(torch.diag(torch.tensor(factors, dtype=torch.float64)))
+
+    def __or__(self, other: Solid) -> Solid:
+        return Combined(self, other, "union")
+
+    def __and__(self, other: Solid) -> Solid:
+        return Combined(self, other, "intersection")
+
+    def __sub__(self, other: Solid) -> Solid:
+        return Combined(self, other, "difference")
+
+
+class RejectionSampled(Solid):
+    """A solid whose candidates represent unequal areas; the largest is estimated by a trial."""
+
+    @property
+    @abstractmethod
+    def domain(self) -> float:
+        """The measure of what candidates are drawn from, such as the solid angle 4 pi."""
+
+    @abstractmethod
+    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        """m candidates, weighted by the area per unit of the domain."""
+
+    @cached_property
+    def _peak(self) -> float:
+        """About the largest weight; where one is above it, a few points are missing."""
+        return 1.1 * float(self.candidates(4096, torch.Generator().manual_seed(0)).weight.max())
+
+    @property
+    def measure(self) -> float:
+        return self.domain * self._peak
+
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        found = self.candidates(m, generator)
+        return SurfaceSamples(found.pos, found.weight / self._peak)
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed(RejectionSampled):
+    r"""A solid under an affine map.
+
+    .. math:: x' = M x + t, \qquad dA' = |\det M|\, |M^{-T} n|\, dA
     """
-    generator, n = make_generator(seed), check_count(n)
-    check_positive("minor", minor)
-    if major < minor:
-        raise ValueError(f"major is {major} and minor {minor}; a ring needs major >= minor")
-    theta, phi = 2 * torch.pi * uniform(generator, 2, n)
-    # Keeping phi with probability (1 + (r/R) cos phi) / 2 and mirroring it to pi - phi otherwise
-    # gives exactly the density of dA, and rejects nothing.
-    keep = uniform(generator, n) < (1 + minor / major * phi.cos()) / 2
-    phi = torch.where(keep, phi, torch.pi - phi)
-    normal = torch.stack((phi.cos() * theta.cos(), phi.cos() * theta.sin(), phi.sin()), dim=-1)
-    ring = torch.stack((theta.cos(), theta.sin(), torch.zeros_like(theta)), dim=-1)
-    along = phi.cos() / (major + minor * phi.cos())  # the curvature around the axis
-    curvature = torch.stack((torch.full_like(along, 1 / minor), along), dim=-1)
-    return finish(major * ring + minor * normal, normal, curvature)
+
+    solid: Solid
+    matrix: Tensor
+    shift: Tensor
+
+    @cached_property
+    def _inverse(self) -> Tensor:
+        inverse: Tensor = torch.linalg.inv(self.matrix)
+        return inverse
+
+    @property
+    def domain(self) -> float:
+        return self.solid.measure
+
+    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        samples = self.solid.draw(m, generator)
+        normal, _ = self.solid.normals(samples.pos)
+        growth = (normal @ self._inverse).norm(dim=-1) * torch.linalg.det(self.matrix).abs()
+        return SurfaceSamples(samples.pos @ self.matrix.T + self.shift, samples.weight * growth)
+
+    def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:
+        moved = matrix @ self.shift  # one map instead of two
+        moved = moved if shift is None else moved + shift
+        return Transformed(self.solid, matrix @ self.matrix, moved)
+
+    def level(self, x: Tensor) -> Tensor:
+        return self.solid.level((x - self.shift) @ self._inverse.T)
 
 
-def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0.4)) -> Shape:
-    r"""n points of a box with sharp edges, uniform by area.
+@dataclass(frozen=True, eq=False)
+class Combined(Solid):
+    """Union, intersection or difference of two solids. The edges where they meet are sharp."""
 
-    .. math:: \max_k |x_k| / h_k = 1
+    a: Solid
+    b: Solid
+    operation: Operation
 
-    The curvatures are those of the faces, zero. An edge has no curvature to give, and no area to
-    draw a point from.
+    @property
+    def measure(self) -> float:
+        return self.a.measure + self.b.measure
 
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        half: h, half of the lengths of the sides.
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        k = int((uniform(generator, m) < self.a.measure / self.measure).sum())
+        a, b = self.a.draw(k, generator), self.b.draw(m - k, generator)
+        outside_a, outside_b = self.a.level(b.pos) > 0, self.b.level(a.pos) > 0
+        keep_a = ~outside_b if self.operation == "intersection" else outside_b
+        keep_b = outside_a if self.operation == "union" else ~outside_a
+        weight = torch.cat((a.weight * keep_a, b.weight * keep_b))
+        return SurfaceSamples(torch.cat((a.pos, b.pos)), weight)
 
-    Shapes:
-        - pos, normal: (n, 3), curvature: (n, 2)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    check_positive("every half length", min(half))
-    h = torch.tensor(half, dtype=torch.float64, device=generator.device)
-    area = h.prod() / h  # of the faces across x, y and z, up to a factor
-    axis = torch.multinomial(area, n, replacement=True, generator=generator)  # (n,)
-    side = 2.0 * (uniform(generator, n) < 0.5) - 1  # -1 or 1
-    normal = torch.nn.functional.one_hot(axis, 3) * side.unsqueeze(-1)
-    pos = (2 * uniform(generator, n, 3) - 1) * h
-    pos = torch.where(normal != 0, normal * h, pos)
-    return finish(pos, normal, torch.zeros_like(pos[:, :2]))
+    def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:
+        # Each part by itself, so that each estimates its own largest weight.
+        a, b = (part.transformed(matrix, shift) for part in (self.a, self.b))
+        return Combined(a, b, self.operation)
 
-
-def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0.8) -> Shape:
-    r"""n points of a closed cylinder about the z axis, caps and all, uniform by area.
-
-    .. math:: \max(\sqrt{x^2 + y^2} / r, |z| / h) = 1
-
-    The curvatures are 1/r and 0 on the side and zero on the caps.
-
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        radius: r.
-        half_height: h.
-
-    Shapes:
-        - pos, normal: (n, 3), curvature: (n, 2)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    check_positive("radius", radius)
-    check_positive("half_height", half_height)
-    phi, u, v = 2 * torch.pi * uniform(generator, n), *uniform(generator, 2, n)
-    out = torch.stack((phi.cos(), phi.sin(), torch.zeros_like(phi)), dim=-1)  # away from the axis
-    up = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64, device=generator.device)
-    z = (2 * u - 1).unsqueeze(-1)  # (n, 1), the height on the side, the sign on the caps
-    # The side has area 4 pi r h, the caps 2 pi r^2.
-    on_cap = (v * (2 * half_height + radius) < radius).unsqueeze(-1)
-    disc = radius * uniform(generator, n).sqrt().unsqueeze(-1) * out
-    pos = torch.where(
-        on_cap, disc + z.sign() * half_height * up, radius * out + z * half_height * up
-    )
-    bend = (~on_cap).to(pos) / radius  # (n, 1), the curvature around the axis
-    curvature = torch.cat((bend, torch.zeros_like(bend)), dim=-1)
-    return finish(pos, torch.where(on_cap, z.sign() * up, out), curvature)
+    def level(self, x: Tensor) -> Tensor:
+        a, b = self.a.level(x), self.b.level(x)
+        if self.operation == "union":
+            return torch.minimum(a, b)
+        return torch.maximum(a, b if self.operation == "intersection" else -b)
 
 
-def volume(n: int, seed: Seed = 0) -> Shape:
-    r"""n points of the solid unit ball, uniform by volume; there is no surface, so no normals.
+def _tangent_eigenvalues(
+    normal: Tensor,  # (N, 3) unit
+    matrix: Tensor,  # (N, 3, 3) symmetric
+) -> Tensor:  # (N, 2)
+    """The eigenvalues of a matrix restricted to the plane across the normal, the larger first."""
+    axis = torch.nn.functional.one_hot(normal.abs().argmin(-1), 3).to(normal)
+    s = torch.nn.functional.normalize(torch.linalg.cross(axis, normal), dim=-1)
+    t = torch.linalg.cross(normal, s)
+    ms, mt = ((matrix @ v.unsqueeze(-1)).squeeze(-1) for v in (s, t))
+    a, b, c = (s * ms).sum(-1), (s * mt).sum(-1), (t * mt).sum(-1)
+    spread = torch.hypot((a - c) / 2, b)
+    return torch.stack(((a + c) / 2 + spread, (a + c) / 2 - spread), dim=-1)
 
-    .. math:: |x| \le 1, \qquad P(|x| < r) = r^3
 
-    Shapes:
-        - pos: (n, 3)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    u = directions(generator, n)
-    return finish(u * uniform(generator, n, 1) ** (1 / 3))
-
-
-def thick_shell(n: int, seed: Seed = 0, thickness: float = 0.1) -> Shape:
-    r"""n points of a sphere seen through noise, whose standard deviation is ``thickness``.
-
-    .. math:: x = (\rho + t \xi) u, \qquad |u| = 1, \quad \xi \sim N(0, 1), \quad \rho = 1 - 2t
-
-    The radius is drawn in a little so that nearly all the points stay in the unit ball. The
-    normal is that of the sphere before the noise, u.
-
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        thickness: t, at most 0.25.
-
-    Shapes:
-        - pos, normal: (n, 3)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    if not 0 <= thickness <= 0.25:
-        raise ValueError(f"thickness is {thickness}; pass one from 0 to 0.25 of the unit ball")
-    u = directions(generator, n)
-    return finish((1 - 2 * thickness + thickness * gaussian(generator, n, 1)) * u, u)
+def cpu_generator(seed: Seed) -> torch.Generator:
+    """A generator on the CPU, where solids are sampled; one of another device seeds a new one."""
+    generator = make_generator(seed)
+    if generator.device.type == "cpu":
+        return generator
+    return torch.Generator().manual_seed(int(2**52 * float(uniform(generator, 1))))

@@ -1,143 +1,42 @@
-"""A closed organic surface with exact normals: an ellipsoid displaced by a few smooth waves."""
+"""A closed organic surface, whole or as a scanner sees it from a few places."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from veckm.data import cells
+from veckm.data.primitives import Wavy
 from veckm.data.sampling import (
     Seed,
     Shape,
     check_count,
+    check_positive,
+    collect,
     directions,
     finish,
     gaussian,
-    make_generator,
     uniform,
 )
+from veckm.data.solids import cpu_generator
 
 _WAVES = 28
-_MARGIN = 1.2  # the area element at the rim of a cell is at most 1.1 times that at its center
-_CHUNK = 1 << 15  # directions at a time, so that the waves of a chunk stay in the cache
-
-
-@dataclass(frozen=True, eq=False)
-class Form:
-    r"""The field behind a statue: the log radius as a function of the direction u.
-
-    .. math:: \log r(u) = c - \tfrac12 \log(u^T M u) + \sum_k a_k \sin(\kappa_k \cdot u + \phi_k)
-
-    An ellipsoid with semi-axes :math:`M^{-1/2}`, times waves of falling amplitude.
-
-    Shapes:
-        - axes: (3,), the diagonal of M
-        - kappa: (W, 3)
-        - phase, amplitude: (W,)
-        - shift: (), c, which puts the farthest point on the unit sphere
-    """
-
-    axes: Tensor
-    kappa: Tensor
-    phase: Tensor
-    amplitude: Tensor
-    shift: Tensor
-
-    def log_radius(
-        self,
-        u: Tensor,  # (N, 3) unit
-    ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
-        """log r and its gradient along the unit sphere.
-
-        Shapes:
-            - u: (N, 3)
-            - output: (N,) and (N, 3)
-        """
-        angle = u @ self.kappa.T + self.phase  # (N, W)
-        quadric = (u.square() @ self.axes).unsqueeze(-1)  # (N, 1)
-        value = self.shift - quadric.squeeze(-1).log() / 2 + angle.sin() @ self.amplitude
-        slope = angle.cos() @ (self.amplitude.unsqueeze(-1) * self.kappa) - u * self.axes / quadric
-        return value, slope - (slope * u).sum(-1, keepdim=True) * u
-
-    def surface(
-        self,
-        u: Tensor,  # (N, 3) unit
-    ) -> tuple[Tensor, Tensor, Tensor]:  # (N, 3), (N, 3), (N,)
-        r"""The point r(u) u, its outward normal, and the area per solid angle.
-
-        .. math:: n \propto u - \nabla \log r, \qquad
-                  dA = r^2 \sqrt{1 + |\nabla \log r|^2}\, d\omega
-
-        Shapes:
-            - u: (N, 3)
-            - output: (N, 3), (N, 3) and (N,)
-        """
-        value, slope = self.log_radius(u)
-        tilt = (1 + slope.square().sum(-1)).sqrt()  # (N,), also the length of u - slope
-        pos = value.exp().unsqueeze(-1) * u
-        return pos, (u - slope) / tilt.unsqueeze(-1), (2 * value).exp() * tilt
-
-    def at_cells(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Point (F, 3), normal (F, 3) and area per ds dt (F,) at the center of every cell."""
-        u, angle = cells.to_directions(*cells.centers())
-        pos, normal, area = self.surface(u)
-        return pos, normal, area * angle
-
-
-@lru_cache(maxsize=8)
-def make_form(form: int) -> Form:
-    """The statue number ``form``: every number is another one, and always the same."""
-    generator = torch.Generator().manual_seed(form)
-    size = torch.logspace(0.3, 1.4, _WAVES, dtype=torch.float64)  # |kappa| from 2 to 25
-    kappa = size.unsqueeze(-1) * directions(generator, _WAVES)
-    phase = 2 * torch.pi * uniform(generator, _WAVES)
-    amplitude = 0.2 * size**-1.0 * (1 + 0.3 * gaussian(generator, _WAVES))
-    axes = torch.tensor([0.62, 0.55, 1.0], dtype=torch.float64) ** -2
-    raw = Form(axes, kappa, phase, amplitude, torch.zeros((), dtype=torch.float64))
-    farthest = raw.log_radius(cells.to_directions(*cells.centers())[0])[0].max()
-    return replace(raw, shift=-farthest)
-
-
-def draw(
-    form: Form,
-    area: Tensor,  # (F,) the last of form.at_cells()
-    weight: Tensor,  # (F,) points per area wanted in every cell, up to a factor
-    n: int,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # (n, 3), (n, 3)
-    """n points and normals, as many per area as ``weight`` says.
-
-    Cells are drawn by area and weight and places within a cell evenly; the area element at the
-    place itself then decides whether it is kept, so the density is exact and not only by cell.
-
-    Shapes:
-        - area, weight: (F,)
-        - output: (n, 3) and (n, 3) float64
-    """
-    face, center = cells.centers()
-    bound = area * weight
-    kept: list[tuple[Tensor, Tensor]] = []
-    while (missing := n - sum(len(pos) for pos, _ in kept)) > 0:
-        m = min(_CHUNK, missing * 4 // 3 + 64)
-        cell = cells.pick(bound, uniform(generator, m).cpu())
-        st = center[cell] + (2 * uniform(generator, m, 2).cpu() - 1) / cells.SIDE
-        u, angle = cells.to_directions(face[cell], st)
-        pos, normal, here = form.surface(u)
-        ok = uniform(generator, m).cpu() * _MARGIN * area[cell] < here * angle
-        kept.append((pos[ok][:missing], normal[ok][:missing]))
-    pos, normal = (torch.cat(parts).to(generator.device) for parts in zip(*kept, strict=True))
-    return pos, normal
+_DISTANCE = 2.6  # of the scanner from the origin
+_PIXELS = 110  # of the depth image across the field of view
+_DEPTH_POINTS = 100_000  # that the depth image is made of, several per pixel
+_GRAZING = 0.12  # cosine of the incidence below which no light comes back
 
 
 def statue(n: int, seed: Seed = 0, form: int = 0) -> Shape:
     r"""n points of a closed organic surface, uniform by area, with exact normals.
 
-    .. math:: x = r(u)\, u, \qquad n \propto u - \nabla \log r(u)
+    .. math:: x = r(u)\, u, \qquad \log r(u) = c - \tfrac12 \log(u^T M u)
+              + \sum_k a_k \sin(\kappa_k \cdot u + \phi_k)
 
-    with the smooth random radius r of ``Form``; star-shaped about the origin.
+    An ellipsoid with waves of falling amplitude; star-shaped about the origin.
 
     Args:
         n: number of points.
@@ -145,9 +44,108 @@ def statue(n: int, seed: Seed = 0, form: int = 0) -> Shape:
         form: which statue.
 
     Shapes:
+        - pos, normal: (n, 3), curvature: (n, 2)
+    """
+    return make_statue(form).sample(n, seed)
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)  # the cached tensors take part in derivatives
+def make_statue(form: int) -> Wavy:
+    """The statue number ``form``, whose farthest point is on the unit sphere."""
+    generator = torch.Generator().manual_seed(form)
+    size = torch.logspace(0.3, 1.4, _WAVES, dtype=torch.float64)  # |kappa| from 2 to 25
+    kappa = size.unsqueeze(-1) * directions(generator, _WAVES)
+    phase = 2 * torch.pi * uniform(generator, _WAVES)
+    amplitude = 0.2 * size**-1.0 * (1 + 0.3 * gaussian(generator, _WAVES))
+    axes = torch.tensor([0.62, 0.55, 1.0], dtype=torch.float64) ** -2
+    raw = Wavy(kappa, phase, amplitude, axes)
+    return replace(raw, log_scale=float(raw.level(directions(generator, 1 << 17)).min()))
+
+
+def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0.002) -> Shape:
+    r"""n points of a statue as scanned from a few places around it and merged.
+
+    .. math:: \text{density} \propto
+              \sum_v \frac{[\text{seen from } c_v] \cos\theta_v}{|x - c_v|^2},
+              \qquad x' = x + \sigma \xi \frac{x - c_v}{|x - c_v|}
+
+    Hidden parts are missing, slanted parts are sparse, and views overlap, as in a real scan.
+    The normals are those of the surface without noise. The sample that the CLI starts with.
+
+    Args:
+        n: number of points, split evenly over the views.
+        seed: an int or a torch.Generator; decides the points, not the surface.
+        form: which statue.
+        views: number of places to scan from.
+        noise: sigma, the standard deviation along the beam.
+
+    Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = make_generator(seed), check_count(n)
-    field = make_form(form)
-    area = field.at_cells()[2]
-    return finish(*draw(field, area, torch.ones_like(area), n, generator))
+    generator, n = cpu_generator(seed), check_count(n)
+    check_positive("views", views)
+    parts: list[tuple[Tensor, Tensor]] = []
+    for view in range(min(views, n)):  # fewer points than views leave some without any
+        count = n // views + (view < n % views)
+        eye = _eye(view, views)
+        pos, normal = _seen(form, eye, count, generator)
+        beam = torch.nn.functional.normalize(pos - eye, dim=-1)
+        parts.append((pos + noise * gaussian(generator, count, 1) * beam, normal))
+    return finish(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def _eye(view: int, views: int) -> Tensor:  # (3,)
+    """Around the statue, at heights that differ a little."""
+    angle = 2 * math.pi * view / views + 0.4
+    climb = 0.25 + 0.2 * math.sin(2.0 * view)
+    place = [math.cos(angle) * math.cos(climb), math.sin(angle) * math.cos(climb), math.sin(climb)]
+    return _DISTANCE * torch.tensor(place, dtype=torch.float64)
+
+
+def _seen(
+    form: int, eye: Tensor, n: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:  # (n, 3), (n, 3)
+    """Points and normals as dense as the beams that come back to a scanner."""
+    solid, (points, normals) = make_statue(form), _depth_points(form)
+    nearest = torch.full((_PIXELS**2,), math.inf, dtype=torch.float64)
+    pixel, distance, returned = _pixels(points, normals, eye)
+    nearest.scatter_reduce_(0, pixel, distance, "amin")
+    most = 1.2 * float(returned.max())
+
+    def trial(m: int) -> tuple[Tensor, Tensor]:
+        samples = solid.draw(m, generator)
+        normal, _ = solid.normals(samples.pos)
+        pixel, distance, returned = _pixels(samples.pos, normal, eye)
+        front = distance < nearest[pixel] + 0.05  # a slanted surface is that deep within a pixel
+        keep = uniform(generator, m) < samples.weight * front * returned / most
+        return samples.pos[keep], normal[keep]
+
+    pos, normal = collect(n, trial, 1 << 15)
+    return pos, normal
+
+
+@lru_cache(maxsize=8)
+def _depth_points(form: int) -> tuple[Tensor, Tensor]:  # (M, 3), (M, 3)
+    """Points all over a statue, to see what hides what."""
+    solid = make_statue(form)
+    pos = solid.draw(_DEPTH_POINTS, torch.Generator().manual_seed(0)).pos
+    return pos, solid.normals(pos)[0]
+
+
+def _pixels(
+    pos: Tensor,  # (N, 3)
+    normal: Tensor,  # (N, 3)
+    eye: Tensor,  # (3,)
+) -> tuple[Tensor, Tensor, Tensor]:  # (N,), (N,), (N,)
+    """The pixel of each point in an image from ``eye``, its distance, and beams per area."""
+    ray = pos - eye
+    distance: Tensor = torch.linalg.vector_norm(ray, dim=-1)
+    cosine = -(ray * normal).sum(-1) / distance
+    ahead = -eye / eye.norm()
+    side = torch.linalg.cross(ahead, ahead.new_tensor([0.0, 0.0, 1.0]))
+    side = side / side.norm()
+    x, y, depth = (ray @ torch.stack((side, torch.linalg.cross(side, ahead), ahead)).T).unbind(-1)
+    field = 1.1 / math.sqrt(_DISTANCE**2 - 1)  # the unit ball fits, with a margin
+    column, row = (((c / depth / field + 1) / 2 * _PIXELS).long() for c in (x, y))
+    return column * _PIXELS + row, distance, (cosine > _GRAZING) * cosine / distance.square()

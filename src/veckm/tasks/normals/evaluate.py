@@ -18,7 +18,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from veckm.data.csg import Solid
+from veckm.data.solids import Solid
 from veckm.data.meshes import Mesh
 from veckm.data.pcpnet import PCPNet, read_shape
 from veckm.data.protocol import (
@@ -30,7 +30,7 @@ from veckm.data.protocol import (
     mean_over_sets,
     rmse,
 )
-from veckm.data.variety import random_surface
+from veckm.data.random_solids import random_surface
 from veckm.tasks.normals.classical import jet_normals, pca_normals
 from veckm.tasks.normals.estimate import estimate
 from veckm.tasks.normals.network import NormalNet

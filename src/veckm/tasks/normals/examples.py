@@ -17,8 +17,8 @@ from veckm.data.lidar import lidar
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import NOISE, Surface, make_cloud
 from veckm.data.sampling import uniform
-from veckm.data.variety import random_surface
-from veckm.data.views import scan
+from veckm.data.random_solids import random_surface
+from veckm.data.statue import scan
 
 _SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
 #: Noise of a third of the clouds: none; of half: a level of the benchmark; else anything between.

@@ -1,4 +1,4 @@
-"""Solids: on their surface, with its normals and curvatures, even by area, and endless."""
+"""Solids: points on their surface, its normals and curvatures, uniform by area."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.data import Shape, shapes
-from veckm.data.csg import Solid
+from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, prism
+from veckm.data.random_solids import random_shape, random_surface
 from veckm.data.sampling import directions, rotation, uniform
-from veckm.data.surfaces import Bumpy, Frustum, Hull, Superellipsoid, Torus, prism
-from veckm.data.variety import random_shape, random_surface
+from veckm.data.solids import Solid
 
 
-def bumpy(seed: int = 0, waves: int = 10) -> Bumpy:
+def wavy(seed: int = 0, waves: int = 10, axes: Tensor | None = None) -> Wavy:
     g = torch.Generator().manual_seed(seed)
     size = torch.linspace(2, 8, waves, dtype=torch.float64)
     kappa = size.unsqueeze(-1) * directions(g, waves)
-    return Bumpy(kappa, 6 * uniform(g, waves), 0.25 / size)
+    return Wavy(kappa, 6 * uniform(g, waves), 0.25 / size, axes)
 
 
 def tilt(solid: Solid, seed: int = 1) -> Solid:
-    """Turned, sheared, mirrored and moved."""
+    """Rotated, sheared, mirrored and moved."""
     g = torch.Generator().manual_seed(seed)
     matrix = rotation(g) @ torch.diag(torch.tensor([0.6, -1.4, 1.0]).double()) @ rotation(g)
-    return solid.moved(matrix, torch.tensor([3.0, -1.0, 2.0]).double())
+    return solid.transformed(matrix, torch.tensor([3.0, -1.0, 2.0]).double())
 
 
 def shift(solid: Solid, x: float, y: float, z: float) -> Solid:
-    return solid.moved(torch.eye(3, dtype=torch.float64), torch.tensor([x, y, z]).double())
+    return solid.transformed(torch.eye(3, dtype=torch.float64), torch.tensor([x, y, z]).double())
 
 
 SMOOTH: dict[str, Solid] = {
@@ -40,7 +40,8 @@ SMOOTH: dict[str, Solid] = {
     "pillow": Superellipsoid(2.0, 5.0),
     "dice": Superellipsoid(6.0, 3.5),
     "spinning_top": Superellipsoid(2.5, 1.5),
-    "bumpy": bumpy(),
+    "wavy": wavy(),
+    "wavy_ellipsoid": wavy(axes=torch.tensor([0.5, 1.0, 2.0]).double()),
     "torus": Torus(0.4),
     "cylinder": Frustum(1.0),
     "bucket": Frustum(0.4),
@@ -49,23 +50,23 @@ SMOOTH: dict[str, Solid] = {
     "pyramid": prism(3, 0.0),
     "stone": Hull(directions(torch.Generator().manual_seed(2), 15)),
 }
-JOINED: dict[str, Solid] = {
+COMBINED: dict[str, Solid] = {
     "ball_or_torus": Superellipsoid() | Torus(0.3),
     "box_minus_ball": prism(4) - shift(Superellipsoid(), 0.5, 0.2, 0.8),
-    "cone_and_bumpy": Frustum(0.0) & bumpy(3),
+    "cone_and_wavy": Frustum(0.0) & wavy(3),
     "bracket": (prism(4) | shift(Frustum(1.0).stretched((0.3, 0.3, 2.0)), 0.1, 0.0, 0.0)) - Torus(),
 }
-TILTED = {f"tilted_{name}": tilt(solid) for name, solid in (SMOOTH | JOINED).items()}
-SOLIDS = SMOOTH | JOINED | TILTED
+TILTED = {f"tilted_{name}": tilt(solid) for name, solid in (SMOOTH | COMBINED).items()}
+SOLIDS = SMOOTH | COMBINED | TILTED
 every = pytest.mark.parametrize("solid", SOLIDS.values(), ids=SOLIDS.keys())
 
 
 def visible(solid: Solid, m: int = 400) -> tuple[Tensor, Tensor, Tensor]:
     """Points, normals and curvatures of candidates that are on the surface."""
-    spots = solid.draw(m, torch.Generator().manual_seed(5))
-    rows = (spots.weight > 0).nonzero().squeeze(-1)
-    assert len(rows) > m / 10
-    return spots.pos[rows], spots.normal[rows], spots.curvature(rows)
+    samples = solid.draw(m, torch.Generator().manual_seed(5))
+    pos = samples.pos[samples.weight > 0]
+    assert len(pos) > m / 10
+    return pos, *solid.differentiate(pos)
 
 
 def slope(solid: Solid, x: Tensor) -> Tensor:
@@ -167,12 +168,12 @@ def octants(x: Tensor) -> Tensor:
     [
         Superellipsoid().stretched((1.0, 0.6, 0.3)),
         Superellipsoid(6.0, 3.5),
-        bumpy(),
+        wavy(),
         Frustum(0.4).stretched((1.0, 0.4, 0.7)),
         prism(5, 0.3),
         prism(4) | shift(Superellipsoid(), 0.3, 0.4, 0.2),
     ],
-    ids=["ellipsoid", "dice", "bumpy", "bucket", "prism", "joined"],
+    ids=["ellipsoid", "dice", "wavy", "bucket", "prism", "combined"],
 )
 def test_points_are_even_by_area_over_the_sphere_of_directions(solid: Solid) -> None:
     # Area from rays: all of these are seen whole from the origin, so dA = r^2 / (n . u) d omega.
@@ -189,7 +190,7 @@ def test_points_are_even_by_area_over_the_sphere_of_directions(solid: Solid) -> 
     assert_even(counts, expected)
 
 
-def test_joined_boxes_have_their_faces_by_area() -> None:
+def test_combined_boxes_have_their_faces_by_area() -> None:
     # Two cubes of side 2 that share a corner cube of side 1, turned so that faces are on axes.
     g = torch.Generator().manual_seed(0)
     cube = Hull(2 * torch.cartesian_prod(*[torch.tensor([-0.5, 0.5]).double()] * 3))
@@ -248,7 +249,7 @@ def test_random_shapes_are_of_many_kinds() -> None:
         kinds.add(type(getattr(surface, "solid", surface)).__name__)
     assert 2 <= flat <= 13
     assert 2 <= hollow <= 13
-    assert {"Joined", "Bumpy"} < kinds
+    assert {"Combined", "Wavy"} < kinds
 
 
 def test_a_surface_can_be_sampled_again_and_again() -> None:
@@ -275,7 +276,7 @@ def test_the_same_seed_gives_the_same_shape_and_the_global_generator_is_left_alo
     ("call", "message"),
     [
         (lambda: Superellipsoid(1.0), r"above 1 and at most 50, got 1\.0"),
-        (lambda: Torus(1.0), r"between 0 and 1, got 1\.0"),
+        (lambda: Torus(1.1), r"above 0 and at most 1, got 1\.1"),
         (lambda: Frustum(-0.5), r"from 0 to 1, got -0\.5"),
         (lambda: prism(2), "3 sides or more"),
         (lambda: prism(4).stretched((1.0, 0.0, 1.0)), r"above zero, got 0\.0"),

@@ -1,0 +1,208 @@
+"""The solids that others are made of: superellipsoids, wavy balls, tori, frusta, convex hulls.
+
+>>> from veckm.data.primitives import Torus
+>>> Torus(0.4).stretched((1.0, 1.0, 2.0)).sample(1000).curvature.shape
+torch.Size([1000, 2])
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from scipy.spatial import ConvexHull, QhullError
+from torch import Tensor
+
+from veckm.data.sampling import directions, pick, triangle_weights, uniform
+from veckm.data.solids import RejectionSampled, Solid, SurfaceSamples
+
+
+class StarShaped(RejectionSampled):
+    r"""A solid that every ray from the origin leaves once.
+
+    .. math:: x = u / G(u), \qquad f = \log G, \qquad
+              dA = |x|^2\, |\nabla f(u)|\, d\omega
+
+    where the level f is the log of a gauge G, with G(s x) = s G(x).
+    """
+
+    @property
+    def domain(self) -> float:
+        return 4 * math.pi
+
+    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        u = directions(generator, m)
+        radius = (-self.level(u)).exp()
+        slope = self.normals(u)[1].squeeze(-1)
+        return SurfaceSamples(radius.unsqueeze(-1) * u, radius.square() * slope)
+
+
+@dataclass(frozen=True, eq=False)
+class Superellipsoid(StarShaped):
+    r"""Between a ball (p = q = 2), a cylinder (q large), a box (both large) and spikes (below 2).
+
+    .. math:: (|x|^p + |y|^p)^{q/p} + |z|^q = 1
+
+    Below 2 the curvature has no bound near the planes x = 0, y = 0 (p) and z = 0 (q).
+
+    Args:
+        p: roundness seen from above, above 1.
+        q: roundness seen from the side, above 1.
+    """
+
+    p: float = 2.0
+    q: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not (1 < self.p <= 50 and 1 < self.q <= 50):
+            raise ValueError(f"p and q must be above 1 and at most 50, got {self.p} and {self.q}")
+
+    def level(self, x: Tensor) -> Tensor:
+        a = x[:, :2].abs().pow(self.p).sum(-1)
+        return (a.pow(self.q / self.p) + x[:, 2].abs().pow(self.q)).log() / self.q
+
+
+@dataclass(frozen=True, eq=False)
+class Wavy(StarShaped):
+    r"""An ellipsoid displaced by smooth waves of the direction u = x / |x|.
+
+    .. math:: f = \tfrac12 \log x^T M x - \sum_k a_k \sin(\kappa_k \cdot u + \phi_k) - c
+
+    Shapes:
+        - kappa: (W, 3)
+        - phase, amplitude: (W,)
+        - axes: (3,) the diagonal of M; ones for a ball
+        - log_scale: c
+    """
+
+    kappa: Tensor
+    phase: Tensor
+    amplitude: Tensor
+    axes: Tensor | None = None
+    log_scale: float = 0.0
+
+    def level(self, x: Tensor) -> Tensor:
+        squared = x.square()
+        norm = squared.sum(-1, keepdim=True).sqrt()
+        waves = (x / norm @ self.kappa.T + self.phase).sin() @ self.amplitude
+        quadric = squared.sum(-1) if self.axes is None else squared @ self.axes
+        return quadric.log() / 2 - waves - self.log_scale
+
+
+@dataclass(frozen=True, eq=False)
+class Torus(Solid):
+    r"""A ring about the z axis, of major radius 1 and minor radius r.
+
+    .. math:: f = \sqrt{(\sqrt{x^2 + y^2} - 1)^2 + z^2} - r
+    """
+
+    minor: float = 0.4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.minor <= 1:
+            raise ValueError(f"minor must be above 0 and at most 1, got {self.minor}")
+
+    @property
+    def measure(self) -> float:
+        return 4 * math.pi**2 * self.minor * (1 + self.minor)
+
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        theta, phi = 2 * torch.pi * uniform(generator, 2, m)
+        radius = 1 + self.minor * phi.cos()  # from the axis: the area is r radius dtheta dphi
+        pos = (radius * theta.cos(), radius * theta.sin(), self.minor * phi.sin())
+        return SurfaceSamples(torch.stack(pos, dim=-1), radius / (1 + self.minor))
+
+    def level(self, x: Tensor) -> Tensor:
+        return torch.hypot(x[:, :2].norm(dim=-1) - 1, x[:, 2]) - self.minor
+
+
+@dataclass(frozen=True, eq=False)
+class Frustum(Solid):
+    """A cylinder about the z axis that narrows from radius 1 at z = -1 to ``top`` at z = 1.
+
+    With 1 it is a plain cylinder and with 0 a cone.
+    """
+
+    top: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.top <= 1:
+            raise ValueError(f"top must be from 0 to 1, got {self.top}")
+
+    @cached_property
+    def _areas(self) -> Tensor:  # (3,), of the bottom, the top and the side
+        slant = math.hypot(2, 1 - self.top)
+        areas = [1.0, self.top**2, (1 + self.top) * slant]
+        return math.pi * torch.tensor(areas, dtype=torch.float64)
+
+    @property
+    def measure(self) -> float:
+        return float(self._areas.sum())
+
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        part = pick(self._areas, uniform(generator, m))
+        phi, v = 2 * torch.pi * uniform(generator, m), uniform(generator, m)
+        # On the side the radius is drawn in proportion to itself, between top and 1.
+        cap = torch.where(part == 1, self.top, 1.0).to(v) * v.sqrt()
+        radius = torch.where(part == 2, (self.top**2 + (1 - self.top**2) * v).sqrt(), cap)
+        side = 1 - 2 * (radius - self.top) / (1 - self.top) if self.top < 1 else 2 * v - 1
+        z = torch.where(part == 2, side, 2.0 * part - 1)
+        pos = torch.stack((radius * phi.cos(), radius * phi.sin(), z), dim=-1)
+        return SurfaceSamples(pos, torch.ones_like(phi))
+
+    def level(self, x: Tensor) -> Tensor:
+        radius = (1 + self.top) / 2 - (1 - self.top) / 2 * x[:, 2]
+        return torch.maximum(x[:, :2].norm(dim=-1) - radius, x[:, 2].abs() - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Hull(Solid):
+    """The convex hull of some points: boxes, wedges, prisms, pyramids and stones.
+
+    Shapes:
+        - points: (V, 3) float64, at least four that are not in a plane
+    """
+
+    points: Tensor
+
+    @cached_property
+    def _faces(self) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3, 3), (F, 3), (F,)
+        """Corners, outward normals and offsets of the triangles."""
+        try:
+            hull = ConvexHull(self.points.numpy())
+        except (QhullError, ValueError) as error:
+            raise ValueError("a hull needs four points or more that are not in a plane") from error
+        planes = torch.from_numpy(hull.equations)
+        return self.points[torch.from_numpy(hull.simplices).long()], planes[:, :3], planes[:, 3]
+
+    @cached_property
+    def _areas(self) -> Tensor:  # (F,)
+        corners = self._faces[0]
+        edges = corners[:, 1:] - corners[:, :1]
+        area: Tensor = torch.linalg.cross(edges[:, 0], edges[:, 1]).norm(dim=-1) / 2
+        return area
+
+    @property
+    def measure(self) -> float:
+        return float(self._areas.sum())
+
+    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+        corners = self._faces[0][pick(self._areas, uniform(generator, m))]
+        pos = (triangle_weights(generator, m).unsqueeze(-1) * corners).sum(1)
+        return SurfaceSamples(pos, pos.new_ones(m))
+
+    def level(self, x: Tensor) -> Tensor:
+        _, normal, offset = self._faces
+        return (x @ normal.T + offset).amax(-1)
+
+
+def prism(sides: int, top: float = 1.0) -> Hull:
+    """A regular prism about the z axis that narrows from radius 1 at z = -1 to ``top`` at z = 1."""
+    if sides < 3 or not 0 <= top <= 1:
+        raise ValueError(f"a prism has 3 sides or more and a top of 0 to 1, got {sides} and {top}")
+    angle = 2 * torch.pi * torch.arange(sides, dtype=torch.float64) / sides
+    ring = torch.stack((angle.cos(), angle.sin(), -torch.ones_like(angle)), dim=-1)
+    above = ring * ring.new_tensor([top, top, -1.0])
+    return Hull(torch.cat((ring, above if top > 0 else above[:1])))
