@@ -1,4 +1,4 @@
-"""What scanners do to a shape: noise on the points, and fewer of them in places."""
+"""Corruptions as scanners make them: noise on the points, and uneven density."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from torch import Tensor
 
 from veckm.data.sampling import Seed, directions, gaussian, make_generator, uniform
 
-#: The share of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
+#: The fraction of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
 Density = Callable[[Tensor], Tensor]
 
 
 def diagonal(
     pos: Tensor,  # (N, 3)
 ) -> float:
-    """Length of the diagonal of the bounding box, the unit of the noise.
-
-    Shapes:
-        - pos: (N, 3)
-    """
+    """Length of the diagonal of the bounding box, the unit of the noise."""
     return float((pos.amax(0) - pos.amin(0)).double().norm())
 
 
@@ -30,14 +26,14 @@ def add_noise(
     share: float,
     seed: Seed = 0,
 ) -> Tensor:  # (N, 3)
-    r"""Points moved by Gaussian noise, the same in every direction.
+    r"""Points with isotropic Gaussian noise.
 
     .. math:: x' = x + s\, d\, \xi, \qquad \xi \sim N(0, I), \qquad
               d = \text{diagonal of the bounding box}
 
     Args:
         pos: the points.
-        share: s, the standard deviation along each axis as a share of d, for example 0.006.
+        share: s, the standard deviation along each axis as a fraction of d, for example 0.006.
         seed: an int or a torch.Generator. The same seed gives the same directions at every share.
 
     Shapes:
@@ -55,20 +51,16 @@ def gradient_density(
     seed: Seed = 0,
     least: float = 0.05,
 ) -> Density:
-    r"""Density that falls evenly along a random direction, as with distance from a scanner.
+    r"""Density that falls linearly along a random direction, as with distance from a scanner.
 
     .. math:: \rho(x) = 1 - (1 - \rho_0)\, t(x)
 
     with t from 0 at one end of the shape to 1 at the other.
 
     Args:
-        pos: points that show how far the shape reaches: its vertices, or any sample of it.
+        pos: points that show how far the shape extends: its vertices, or any sample of it.
         seed: an int or a torch.Generator; decides the direction.
-        least: rho_0, the share kept at the thin end, in (0, 1].
-
-    Shapes:
-        - pos: (N, 3)
-        - the density: (M, 3) -> (M,)
+        least: rho_0, the fraction kept at the sparse end, in (0, 1].
     """
     _check_share(least)
     along = _ramp(pos, make_generator(seed))
@@ -81,22 +73,18 @@ def stripe_density(
     least: float = 0.1,
     bands: int = 8,
 ) -> Density:
-    r"""Dense and sparse bands across a random direction, as with parts that are half hidden.
+    r"""Alternating dense and sparse bands across a random direction, as with occlusion.
 
-    .. math:: \rho(x) = 1 \text{ or } \rho_0, \text{ in turn: the parity of }
+    .. math:: \rho(x) = 1 \text{ or } \rho_0 \text{ by the parity of }
               \lfloor 2 b\, t(x) + \phi \rfloor
 
     with t from 0 at one end of the shape to 1 at the other, and a random phase.
 
     Args:
-        pos: points that show how far the shape reaches: its vertices, or any sample of it.
+        pos: points that show how far the shape extends: its vertices, or any sample of it.
         seed: an int or a torch.Generator; decides the direction and the phase.
-        least: rho_0, the share kept in the sparse bands, in (0, 1].
+        least: rho_0, the fraction kept in the sparse bands, in (0, 1].
         bands: b, the number of dense bands, each followed by a sparse one of the same width.
-
-    Shapes:
-        - pos: (N, 3)
-        - the density: (M, 3) -> (M,)
     """
     _check_share(least)
     if bands < 1:
@@ -120,7 +108,7 @@ def _check_share(least: float) -> None:
 def _ramp(pos: Tensor, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """From 0 to 1 along a random direction, between the ends of ``pos`` (N, 3)."""
     u = directions(generator, 1)[0].to(pos)
-    reach = pos @ u
-    low, high = float(reach.min()), float(reach.max())
+    projected = pos @ u
+    low, high = float(projected.min()), float(projected.max())
     span = (high - low) or 1.0  # a single point has no far end
     return lambda x: (x @ u.to(x) - low) / span

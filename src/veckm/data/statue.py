@@ -15,10 +15,10 @@ from veckm.data.sampling import (
     Shape,
     check_count,
     check_positive,
-    collect,
     directions,
     finish,
     gaussian,
+    pick,
     uniform,
 )
 from veckm.data.solids import cpu_generator
@@ -26,7 +26,7 @@ from veckm.data.solids import cpu_generator
 _WAVES = 28
 _DISTANCE = 2.6  # of the scanner from the origin
 _PIXELS = 110  # of the depth image across the field of view
-_DEPTH_POINTS = 100_000  # that the depth image is made of, several per pixel
+_DIRECTIONS = 100_000  # of the lattice, so that several fall into a pixel
 _GRAZING = 0.12  # cosine of the incidence below which no light comes back
 
 
@@ -60,7 +60,7 @@ def make_statue(form: int) -> Wavy:
     amplitude = 0.2 * size**-1.0 * (1 + 0.3 * gaussian(generator, _WAVES))
     axes = torch.tensor([0.62, 0.55, 1.0], dtype=torch.float64) ** -2
     raw = Wavy(kappa, phase, amplitude, axes)
-    return replace(raw, log_scale=float(raw.level(directions(generator, 1 << 17)).min()))
+    return replace(raw, log_scale=float(raw.level(_lattice()).min()))
 
 
 def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0.002) -> Shape:
@@ -106,39 +106,46 @@ def _eye(view: int, views: int) -> Tensor:  # (3,)
 def _seen(
     form: int, eye: Tensor, n: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # (n, 3), (n, 3)
-    """Points and normals as dense as the beams that come back to a scanner."""
-    solid, (points, normals) = make_statue(form), _depth_points(form)
-    nearest = torch.full((_PIXELS**2,), math.inf, dtype=torch.float64)
-    pixel, distance, returned = _pixels(points, normals, eye)
-    nearest.scatter_reduce_(0, pixel, distance, "amin")
-    most = 1.2 * float(returned.max())
+    """Points and normals about as dense as the beams that come back to a scanner.
 
-    def trial(m: int) -> tuple[Tensor, Tensor]:
-        samples = solid.draw(m, generator)
-        normal, _ = solid.normals(samples.pos)
-        pixel, distance, returned = _pixels(samples.pos, normal, eye)
-        front = distance < nearest[pixel] + 0.05  # a slanted surface is that deep within a pixel
-        keep = uniform(generator, m) < samples.weight * front * returned / most
-        return samples.pos[keep], normal[keep]
-
-    pos, normal = collect(n, trial, 1 << 15)
-    return pos, normal
-
-
-@lru_cache(maxsize=8)
-def _depth_points(form: int) -> tuple[Tensor, Tensor]:  # (M, 3), (M, 3)
-    """Points all over a statue, to see what hides what."""
-    solid = make_statue(form)
-    pos = solid.draw(_DEPTH_POINTS, torch.Generator().manual_seed(0)).pos
+    Directions of the lattice are drawn by the light that they return, and moved within its
+    spacing, so the density is smoothed over a degree.
+    """
+    solid, u = make_statue(form), _lattice()
+    pos, normal, area = _surface(form)
+    rows = pick(area * _returned_light(pos, normal, eye), uniform(generator, n))
+    spacing = math.sqrt(4 * math.pi / len(u))
+    u = u[rows] + spacing / 2 * gaussian(generator, n, 3)
+    pos = u * (-solid.level(u)).exp().unsqueeze(-1)  # the level is the log of a gauge
     return pos, solid.normals(pos)[0]
 
 
-def _pixels(
-    pos: Tensor,  # (N, 3)
-    normal: Tensor,  # (N, 3)
+@lru_cache(maxsize=1)
+@torch.inference_mode(False)
+def _lattice() -> Tensor:  # (F, 3)
+    """Nearly evenly spread directions: a Fibonacci spiral."""
+    k = torch.arange(_DIRECTIONS, dtype=torch.float64)
+    z, phi = 1 - (2 * k + 1) / _DIRECTIONS, k * math.pi * (3 - math.sqrt(5))
+    rho = (1 - z.square()).sqrt()
+    return torch.stack((rho * phi.cos(), rho * phi.sin(), z), dim=-1)
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _surface(form: int) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3), (F, 3), (F,)
+    """The point of a statue in every direction of the lattice, its normal, and the area there."""
+    solid, u = make_statue(form), _lattice()
+    radius = (-solid.level(u)).exp()
+    normal, slope = solid.normals(u)
+    return radius.unsqueeze(-1) * u, normal, radius.square() * slope.squeeze(-1)
+
+
+def _returned_light(
+    pos: Tensor,  # (F, 3)
+    normal: Tensor,  # (F, 3)
     eye: Tensor,  # (3,)
-) -> tuple[Tensor, Tensor, Tensor]:  # (N,), (N,), (N,)
-    """The pixel of each point in an image from ``eye``, its distance, and beams per area."""
+) -> Tensor:  # (F,)
+    """Beams per area that come back to the scanner: 0 where hidden or too slanted."""
     ray = pos - eye
     distance: Tensor = torch.linalg.vector_norm(ray, dim=-1)
     cosine = -(ray * normal).sum(-1) / distance
@@ -148,4 +155,8 @@ def _pixels(
     x, y, depth = (ray @ torch.stack((side, torch.linalg.cross(side, ahead), ahead)).T).unbind(-1)
     field = 1.1 / math.sqrt(_DISTANCE**2 - 1)  # the unit ball fits, with a margin
     column, row = (((c / depth / field + 1) / 2 * _PIXELS).long() for c in (x, y))
-    return column * _PIXELS + row, distance, (cosine > _GRAZING) * cosine / distance.square()
+    pixel = column * _PIXELS + row
+    nearest = torch.full((_PIXELS**2,), math.inf, dtype=torch.float64)
+    nearest.scatter_reduce_(0, pixel, distance, "amin")
+    front = distance < nearest[pixel] + 0.05  # a slanted surface is that deep within a pixel
+    return front * (cosine > _GRAZING) * cosine / distance.square()
