@@ -12,11 +12,10 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import tables
+from experiments.figures.style import COLOR, MARKER, plain, styled
 from harness import Results, Row, count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
-from veckm.figures.style import COLOR, MARKER, plain, styled
 
 
 def draw(results: Results, folder: Path) -> list[str]:

@@ -22,17 +22,17 @@ from typing import get_args
 
 import torch
 import tyro
-from results import Results, header, log
-from table1.pages import page, save
-from table1.rows import QUICK, Options, Row, RowName, contenders, layers_row, row_of
-from table1.training import evaluate, train
 from torch import Tensor
 
+from experiments.common import Results, header, log
+from experiments.table1.pages import page, save
+from experiments.table1.paper import LocalEncoder, unit_ball
+from experiments.table1.rows import QUICK, Options, Row, RowName, contenders, layers_row, row_of
+from experiments.table1.training import evaluate, train
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import SETS, LabeledCloud, Surface, load_meshes, make_cloud
+from veckm.data.random_solids import random_surface
 from veckm.data.shapes import statue
-from veckm.data.variety import random_surface
-from veckm.tasks.normals.paper import LocalEncoder, unit_ball
 
 Source = Mesh | Surface
 NOISY = ("none", "low", "med", "high")  # PCPNet trains on these four, never on uneven density

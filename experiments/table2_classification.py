@@ -15,10 +15,10 @@ import sys
 from dataclasses import dataclass, replace
 
 import tyro
-from networks.cases import TABLE2
-from networks.program import Options, Table, limited, main
-from networks.runs import Sets
 
+from experiments.networks.cases import TABLE2
+from experiments.networks.program import Options, Table, limited, main
+from experiments.networks.runs import Sets
 from veckm.data.modelnet import read_modelnet
 from veckm.tasks.classification import Classification
 

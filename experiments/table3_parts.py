@@ -13,10 +13,10 @@ import sys
 from dataclasses import dataclass
 
 import tyro
-from networks.cases import TABLE3
-from networks.program import Options, Table, limited, main
-from networks.runs import Sets
 
+from experiments.networks.cases import TABLE3
+from experiments.networks.program import Options, Table, limited, main
+from experiments.networks.runs import Sets
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.part_segmentation import PartSegmentation
 

@@ -18,11 +18,11 @@ from functools import partial
 
 import torch
 import tyro
-from networks.cases import TABLE4, Case
-from networks.program import Options, Table, limited, main
-from networks.runs import Sets
-from networks.times import peak_gigabytes, race
 
+from experiments.networks.cases import TABLE4, Case
+from experiments.networks.program import Options, Table, limited, main
+from experiments.networks.runs import Sets
+from experiments.networks.times import peak_gigabytes, race
 from veckm.data.rooms import Blocks
 from veckm.data.s3dis import CLASSES, read_s3dis
 from veckm.data.samples import Batch

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import tyro
-from networks.cases import ALPHAS, BETAS, TABLE5
-from networks.runs import run
-from results import header, markdown, mean, save, where
-from table2_classification import ObjectOptions, sets
 
+from experiments.common import header, markdown, mean, save, where
+from experiments.networks.cases import ALPHAS, BETAS, TABLE5
+from experiments.networks.runs import run
+from experiments.table2_classification import ObjectOptions, sets
 from veckm.memory import keep_freed_memory
 from veckm.models import create_model, default_encoding
 from veckm.training import Recipe
@@ -63,7 +63,7 @@ def grid(options: GridOptions) -> dict[str, Any]:
                     options.out,
                 )
                 results["rows"].append({**row, "alpha": alpha, "beta": beta})
-                save(results, page(results), options.out / "table5.json")
+                save(results, options.out / "table5.json")
     return results
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from veckm.data.pcpnet import _LISTS, _PREFIX, Split
+from veckm.data.protocol import LabeledCloud
 from veckm.data.samples import Batch, Stored, generator_of
 
 NAMES = ("chair", "night_stand")
@@ -185,3 +187,17 @@ def stored(count: int = 10, n: int = 12) -> Stored:
     label = torch.arange(count) % 2
     pos[label == 1, :, 2] *= 0.1
     return Stored([f"cloud {k}" for k in range(count)], Batch(pos, label), NAMES, "made")
+
+
+def write_pcpnet(folder: Path, cloud: LabeledCloud, split: Split = "test") -> str:
+    """Save a cloud in the format of the PCPNet release; returns the name that it is listed by."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = cloud.name if cloud.set == "none" else f"{cloud.name}_{cloud.set}"
+    np.savetxt(folder / f"{name}.xyz", cloud.pos.numpy(), fmt="%.9g")
+    np.savetxt(folder / f"{name}.normals", cloud.normal.numpy(), fmt="%.9g")
+    np.savetxt(folder / f"{name}.pidx", cloud.subset.numpy(), fmt="%d")
+    if cloud.curvature is not None:
+        np.savetxt(folder / f"{name}.curv", cloud.curvature.numpy(), fmt="%.9g")
+    with (folder / f"{_PREFIX[split]}_{_LISTS[cloud.set]}.txt").open("a") as file:
+        file.write(f"{name}\n")
+    return name

@@ -14,6 +14,7 @@ from typing import Any
 import harness
 import numpy as np
 import torch
+from experiments.table1.paper import DenseNormalNet, paper_network
 from safetensors.torch import load_file
 from scipy.spatial import cKDTree
 from torch import Tensor
@@ -32,7 +33,6 @@ from veckm.tasks.normals.evaluate import (
     procedural,
 )
 from veckm.tasks.normals.network import NormalNet
-from veckm.tasks.normals.paper import DenseNormalNet, paper_network
 
 PAPER, OPEN3D = "VecKM, the paper's network", "Open3D, k = 122"
 #: Where there is no folder of meshes.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from experiments.figures.style import plain
 from matplotlib.figure import Figure
 from plots import draw_all
 
 from normals_parts import confidence
 from normals_parts.cases import PAPER, Results, scores_of
 from veckm.data.protocol import SETS
-from veckm.figures.style import plain
 from veckm.tasks.normals.evaluate import FREE, OURS, best_of
 
 COLOR = {

@@ -1,4 +1,8 @@
-"""From rows to the Markdown tables of a page: ours beside the paper's, pair by pair."""
+"""From rows to the Markdown tables of a page: ours beside the paper's, pair by pair.
+
+A row is of one seed. Rows whose runs were not kept were read from the published page: they have
+``seeds``, and a mean and spread in ``scores`` and ``difference``, in percent.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from results import markdown, mean
-
-from networks.cases import Case
+from experiments.common import markdown, mean
+from experiments.networks.cases import Case
 
 Rows = Sequence[dict[str, Any]]
 
@@ -28,9 +31,10 @@ def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
     for case in cases:
         found = _alike([row for row in rows if row["key"] == case.key])
         for mine in found:
-            scores = [mean([100 * row["scores"][name] for row in mine]) for name in metrics]
+            scores = [_score(mine, name) for name in metrics]
             size = f"{mine[0]['parameters'] / 1e6:.2f}M"
-            lines.append([case.title, *scores, size, _trained(mine), str(len(mine))])
+            seeds = str(mine[0].get("seeds", len(mine)))
+            lines.append([case.title, *scores, size, _trained(mine), seeds])
             if case.veckm:
                 lines.append(_difference(case, mine, rows, metrics))
         printed = [f"{value:g}" for value in case.scores]
@@ -38,6 +42,18 @@ def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
             lines.append([f"{case.title}, as printed", *printed, f"{case.parameters:g}M", "", ""])
     head = ["network", *(f"{name}, %" for name in metrics), "parameters", "trained on", "seeds"]
     return markdown(head, lines)
+
+
+def _score(mine: Rows, name: str) -> str:
+    if "seeds" in mine[0]:
+        return _spread(mine[0]["scores"][name])
+    return mean([100 * row["scores"][name] for row in mine])
+
+
+def _spread(pair: Sequence[float | None]) -> str:
+    """A mean and its spread over seeds, as :func:`mean` prints them; None for no spread."""
+    value, spread = pair
+    return f"{value:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
 
 
 def _alike(rows: Rows) -> list[list[dict[str, Any]]]:
@@ -62,6 +78,10 @@ def _trained(mine: Rows) -> str:
 
 def _difference(case: Case, mine: Rows, rows: Rows, metrics: Sequence[str]) -> list[str]:
     """Against the plain network with the same settings and seeds, seed by seed."""
+    if "seeds" in mine[0]:
+        known = mine[0]["difference"]
+        cells = [f"**{'+' if known[n][0] > 0 else ''}{_spread(known[n])}**" for n in metrics]
+        return ["difference", *cells, "", "", str(mine[0]["seeds"])]
     plain = {
         row["seed"]: row
         for row in rows

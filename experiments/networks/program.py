@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from results import header, save, where
 from tyro.conf import Positional, arg
 
-from networks import pages
-from networks.cases import Case
-from networks.pages import Rows
-from networks.runs import Sets, run
-from networks.times import race
+from experiments.common import header, save, where
+from experiments.networks import pages
+from experiments.networks.cases import Case
+from experiments.networks.pages import Rows
+from experiments.networks.runs import Sets, run
+from experiments.networks.times import race
 from veckm.data.samples import Samples, collate, take
 from veckm.memory import keep_freed_memory
 from veckm.training import Recipe
@@ -148,7 +148,7 @@ def keep(
 ) -> None:
     """Add rows, and save all."""
     results[part] = pages.merged(results[part], new, same)
-    save(results, page(table, results), _path(table, options))
+    save(results, _path(table, options))
 
 
 def page(table: Table, results: dict[str, Any]) -> str:

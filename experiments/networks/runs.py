@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from results import log, write
-
+from experiments.common import log, today, write
 from veckm.data.augment import Augment
 from veckm.data.samples import Samples
 from veckm.models import PointModel, parameter_count
@@ -62,6 +61,7 @@ def run(
     row = {
         "key": key,
         "seed": recipe.seed,
+        "date": today(),
         "scores": scores,
         "epochs": recipe.epochs,
         "batch": recipe.batch,

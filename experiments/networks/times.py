@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from results import log
 
-from networks.cases import Case
+from experiments.common import log, today
+from experiments.networks.cases import Case
 from veckm.data.samples import Batch
 from veckm.models import Task
 from veckm.training.evaluation import predict
@@ -39,7 +39,8 @@ def race(
                 predict(model, batch)
                 times[key].append(time.perf_counter() - start)
     clouds, points = batch.pos.shape[:2]
-    rows = [{"key": k, "clouds": clouds, "points": points, "seconds": v} for k, v in times.items()]
+    size = {"clouds": clouds, "points": points, "date": today()}
+    rows = [{"key": key, **size, "seconds": seconds} for key, seconds in times.items()]
     said = ", ".join(f"{row['key']} {statistics.median(row['seconds']):.3f} s" for row in rows)
     log(f"{clouds} x {points:,} points: {said}")
     return rows

@@ -6,17 +6,15 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-import results as files
-from results import Results, markdown, mean, where
-
-from table1.rows import PAPER, Options
+from experiments import common
+from experiments.common import Results, markdown, mean, where
+from experiments.table1.rows import PAPER, Options
 from veckm.data.protocol import SETS
 
 
 def save(results: Results, options: Options, name: str) -> None:
-    """As JSON and as Markdown, in the folder of results."""
-    path = options.out / f"{name}{'-quick' if options.quick else ''}.json"
-    files.save(results, page(results), path)
+    """As JSON, in the folder of results."""
+    common.save(results, options.out / f"{name}{'-quick' if options.quick else ''}.json")
 
 
 def page(results: Results) -> str:
@@ -74,5 +72,7 @@ def _time(row: dict[str, Any], first: dict[str, Any]) -> str:
     if not row["seconds"]:
         return f"not run (est. {row['estimate']:.0f} s)"
     mine = statistics.median(row["seconds"])
-    ratio = mine / statistics.median(first["seconds"]) if first["seconds"] else float("nan")
+    ratio = row.get("ratio")  # of a row that was read from a page, whose times are rounded
+    if ratio is None:
+        ratio = mine / statistics.median(first["seconds"]) if first["seconds"] else float("nan")
     return f"{mine:.3g} ({ratio:.1f}x)"

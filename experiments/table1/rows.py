@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from veckm.tasks.normals.compared import DGCNN, KPConv, PointNet
-from veckm.tasks.normals.paper import DenseNormalNet, LocalEncoder, paper_network
+from experiments.table1.baselines import DGCNN, KPConv, PointNet
+from experiments.table1.paper import DenseNormalNet, LocalEncoder, paper_network
 
 RowName = Literal[
     "kpconv-16", "kpconv-32", "kpconv-64", "dgcnn-32", "dgcnn-64", "dgcnn-128",

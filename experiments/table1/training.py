@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from results import log, write
 from torch import Tensor, nn
 
-from table1.rows import Options, Row
-from veckm.data.protocol import LabeledCloud, angle_error, mean_over_sets, rmse
+from experiments.common import log, write
+from experiments.evaluation import mean_over_sets
+from experiments.table1.paper import DenseNormalNet, seeded, unoriented_loss
+from experiments.table1.rows import Options, Row
+from veckm.data.protocol import LabeledCloud
 from veckm.data.sampling import make_generator, rotation
-from veckm.tasks.normals.paper import DenseNormalNet, seeded, unoriented_loss
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
 SAVE_EVERY = 20  # visits
 SETTLE = 20  # turned clouds that the batch norms average over in the end

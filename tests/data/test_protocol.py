@@ -1,4 +1,4 @@
-"""The benchmark of normals: the six sets as the protocol says, and its measures."""
+"""Clouds with known normals: the six sets as the protocol defines them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,8 @@ import torch
 from veckm.data import shapes
 from veckm.data.corrupt import diagonal
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import (
-    NOISE,
-    SETS,
-    LabeledCloud,
-    angle_error,
-    load_meshes,
-    make_cloud,
-    mean_over_sets,
-    rmse,
-    share_below,
-)
-from veckm.data.surfaces import Torus, prism
+from veckm.data.primitives import Torus, prism
+from veckm.data.protocol import NOISE, SETS, LabeledCloud, load_meshes, make_cloud
 
 
 def cube() -> Mesh:
@@ -124,34 +114,3 @@ def test_meshes_of_a_folder_come_in_the_order_of_their_names(tmp_path: Path) -> 
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="has no meshes"):
         load_meshes(tmp_path / "empty")
-
-
-def test_the_angle_does_not_see_the_sign_and_keeps_small_angles() -> None:
-    angle = torch.tensor([0.0, 1e-7, 30.0, 90.0, 150.0, 180.0], dtype=torch.float64).deg2rad()
-    n = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64).expand(6, 3)
-    m = torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), dim=-1)
-    expected = torch.tensor([0.0, 1e-7, 30.0, 90.0, 30.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(angle_error(n, m), expected, rtol=1e-6, atol=1e-12)
-    torch.testing.assert_close(angle_error(5 * n, -m), expected, rtol=1e-6, atol=1e-12)
-
-
-@pytest.mark.parametrize("bad", [0.0, float("nan"), float("inf")])
-def test_a_normal_that_is_none_is_an_error_and_not_a_perfect_score(bad: float) -> None:
-    n = torch.eye(3)
-    with pytest.raises(ValueError, match="second normals have rows that are zero, NaN or infinite"):
-        angle_error(n, torch.cat((n[:2], torch.full((1, 3), bad))))
-    with pytest.raises(ValueError, match="two tensors"):
-        angle_error(n, n[:2])
-
-
-def test_the_measures_are_those_of_the_tables() -> None:
-    errors = torch.tensor([3.0, 4.0, 12.0, 84.0])
-    assert rmse(errors) == pytest.approx(((9 + 16 + 144 + 84**2) / 4) ** 0.5)
-    assert share_below(errors, 10) == 0.5
-    with pytest.raises(ValueError, match="no point was evaluated"):
-        rmse(errors[:0])
-    row = mean_over_sets({"gradient": [4.0], "own": [9.0], "none": [1.0, 3.0]})
-    assert list(row) == ["none", "gradient", "own", "mean"]
-    assert row == {"none": 2.0, "gradient": 4.0, "own": 9.0, "mean": 5.0}
-    with pytest.raises(ValueError, match="no scores for low"):
-        mean_over_sets({"low": []})

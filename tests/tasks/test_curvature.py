@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 from torch import Generator, Tensor
 
 from veckm.data import Shape, shapes
-from veckm.data.statue import make_form
+from veckm.data.statue import make_statue
 from veckm.tasks.normals.classical import jet, pca_normals
 from veckm.tasks.normals.curvature import (
     gaussian_curvature,
@@ -145,11 +145,11 @@ def test_normals_say_what_noisy_heights_cannot(generator: Generator) -> None:
 
 def statue_mean_curvature(shape: Shape) -> Tensor:
     """2 H = div n, the normal continued along the rays, by central differences."""
-    form, pos, h = make_form(0), shape.pos.double(), 1e-5
+    form, pos, h = make_statue(0), shape.pos.double(), 1e-5
 
     def field(x: Tensor) -> Tensor:
         # Any continuation by unit vectors will do: the derivative of n along n is across n.
-        return form.surface(torch.nn.functional.normalize(x, dim=-1))[1]
+        return form.normals(x)[0]
 
     steps = h * torch.eye(3, dtype=torch.float64)
     div = sum((field(pos + e) - field(pos - e))[:, c] / (2 * h) for c, e in enumerate(steps))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 import veckm
 from veckm.data import shapes
-from veckm.data.protocol import angle_error, rmse
 from veckm.tasks.normals import estimate, estimate_normals
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
 METHODS = ("network", "moments")
 

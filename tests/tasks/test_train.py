@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from veckm.data.variety import random_shape
+from veckm.data.random_solids import random_shape
 from veckm.tasks.normals import load, save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.levels import make_levels

@@ -17,7 +17,6 @@ from veckm.cli.evaluate_networks import (
     EvaluatePartSegmentation,
     EvaluateSemanticSegmentation,
 )
-from veckm.cli.figures import Figures
 from veckm.cli.info import Info
 from veckm.cli.normals import Normals
 from veckm.cli.train import TrainNormals
@@ -44,7 +43,6 @@ VERBS: dict[str, Callable[..., Verb]] = {
     "info": Info,
     "convert": Convert,
     "view": View,
-    "figures": Figures,
     "train normals": TrainNormals,
     "train classification": TrainClassification,
     "train part-segmentation": TrainPartSegmentation,

@@ -1,39 +1,34 @@
-"""veckm evaluate normals: the error of the normals against the truth, beside PCA and jets."""
+"""veckm evaluate normals: the error of our normals against the truth, beside PCA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
-from tyro.conf import arg
+import torch
+from tyro.conf import Positional, arg
 
-from veckm import __version__
-from veckm.cli.text import counted
-from veckm.cli.verb import OutputFile, Verb, check_output
-from veckm.data.protocol import LabeledCloud, load_meshes
+from veckm.cli.verb import Verb, coordinates, read_cloud
+from veckm.data import shapes
+from veckm.data.pcpnet import PCPNet
+from veckm.data.protocol import SETS, LabeledCloud
 from veckm.data.sampling import check_count
 from veckm.tasks.normals import load
-from veckm.tasks.normals.estimate import shipped
-from veckm.tasks.normals.evaluate import (
-    OURS,
-    Scores,
-    best_of,
-    classical,
-    evaluate,
-    fingerprint,
-    in_all_sets,
-    ours,
-    pcpnet_clouds,
-    procedural,
-)
+from veckm.tasks.normals.classical import pca_normals
+from veckm.tasks.normals.estimate import estimate, shipped
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
-#: Procedural surfaces where there is no folder: a few minutes of work.
-_SURFACES = 4
+_SAMPLE_POINTS = 20_000
+#: Neighbors of PCA, the usual choices.
+_NEIGHBORS = (18, 122)
 
-_Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
+_Source = Annotated[
+    Path | None, arg(metavar="[PATH]", help_behavior_hint="(default: a sample scan)")
+]
 _Weights = Annotated[
     Path | None, arg(metavar="FILE", help_behavior_hint="(default: those of the package)")
 ]
@@ -42,77 +37,65 @@ _Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: al
 
 @dataclass(frozen=True)
 class EvaluateNormals(Verb):
-    """Measure the normals against the truth by the protocol of PCPNet, with PCA and jets beside.
+    """Measure the RMSE of the estimated normals against known ones, beside PCA.
 
-    Six sets of the same shapes: clean, three levels of noise, two of uneven density. Without a
-    folder the shapes are procedural surfaces that training has not seen.
+    Unoriented angles in degrees: of every cloud over its evaluated points, then the mean over
+    the clouds of a set.
     """
 
-    meshes: _Folder = None
-    """Folder with .ply, .off, .obj or .stl meshes."""
-    pcpnet: _Folder = None
-    """Folder with the PCPNet release, or with .npz files of xyz and normal. They have their own
-    number of points."""
+    source: Positional[_Source] = None
+    """Folder with test shapes in the layout of PCPNet, or a cloud file with known normals."""
     weights: _Weights = None
     """Weights (.safetensors), with their settings (.json) beside them."""
-    points: int = 100_000
-    """Points of a cloud, of which 5,000 are evaluated."""
     limit: _Limit = None
-    """Take the first K shapes only."""
-    output: OutputFile = None
-    """Scores of every cloud, as .jsonl, saved as they come. A run that was stopped goes on."""
+    """Take the first K clouds only."""
 
     def run(self) -> None:
-        """Check, measure, print the table."""
-        if self.meshes is not None and self.pcpnet is not None:
-            raise ValueError("--meshes and --pcpnet are two benchmarks: give one of them")
-        check_count(self.points)
+        """Score every cloud; print the table."""
         if self.limit is not None:
             check_count(self.limit)
-        if self.output is not None:
-            check_output(self.output, None, "scores", (".jsonl",))
         net = shipped() if self.weights is None else load(self.weights)
-        about = {
-            "veckm": __version__,
-            "shapes": self._source(),
-            "points": None if self.pcpnet is not None else self.points,
-            "weights": fingerprint(net),
-        }
-        self.title(f"evaluate normals: {self._source()}")
-        scores = evaluate(
-            {**ours(net), **classical()}, self._noted(self._clouds()), self.output, about
-        )
-        self.report(**{**about, "clouds": len(scores.clouds), "rows": scores.table()})
-        self.show("")
-        if not self.common.json:
-            print(scores.markdown(), "", _verdict(scores), sep="\n")
+        scores: dict[str, dict[str, list[float]]] = {}
+        for cloud in islice(self._clouds(), self.limit):
+            self.show(f"{cloud.name}, {cloud.set}: {len(cloud.pos):,} points")
+            at, truth = cloud.subset, cloud.normal[cloud.subset]
+            found = {"veckm": estimate(cloud.pos, net=net).normal[at]}
+            found |= {f"PCA, k = {k}": pca_normals(cloud.pos, k, at=at) for k in _NEIGHBORS}
+            for method, normal in found.items():
+                error = rmse(angle_error(normal, truth))
+                scores.setdefault(method, {}).setdefault(cloud.set, []).append(error)
+        table = {m: {key: fmean(v) for key, v in sets.items()} for m, sets in scores.items()}
+        table = {method: {**row, "mean": fmean(row.values())} for method, row in table.items()}
+        self.show(*_lines(table))
+        self.report(rmse_degrees=table)
 
-    def _source(self) -> str:
-        folder = self.meshes or self.pcpnet
-        return "procedural surfaces" if folder is None else str(folder)
-
-    def _clouds(self) -> Iterable[LabeledCloud]:
-        if self.pcpnet is not None:
-            return pcpnet_clouds(self.pcpnet, self.limit)
-        if self.meshes is not None:
-            found = load_meshes(self.meshes)
-            return in_all_sets(dict(islice(found.items(), self.limit)), self.points)
-        return in_all_sets(procedural(self.limit or _SURFACES), self.points)
-
-    def _noted(self, clouds: Iterable[LabeledCloud]) -> Iterator[LabeledCloud]:
-        """The same clouds, each named before the work on it begins."""
-        for number, cloud in enumerate(clouds, 1):
-            size = counted(len(cloud.pos), "point")
-            self.show(f"cloud {number}: {cloud.name}, {cloud.set}, {size}")
-            yield cloud
+    def _clouds(self) -> Iterator[LabeledCloud]:
+        if self.source is None:
+            shape = shapes.scan(_SAMPLE_POINTS)
+            assert shape.normal is not None
+            yield _whole("sample scan", shape.pos, shape.normal)
+        elif self.source.is_dir():
+            yield from PCPNet(self.source, "test")
+        else:
+            cloud = read_cloud(self.source)
+            if cloud.normals is None:
+                raise ValueError(f"{self.source}: has no normals to compare with")
+            normal = torch.from_numpy(cloud.normals.astype("float32"))
+            yield _whole(self.source.stem, coordinates(cloud), normal)
 
 
-def _verdict(scores: Scores) -> str:
-    """Ours against the best that PCA can do, in one line."""
-    table = scores.table()
-    share = table[OURS]["mean"] / table[best_of("PCA")]["mean"] - 1
-    side = "below" if share < 0 else "above"
-    return (
-        f"{counted(len(scores.clouds), 'cloud')}. {OURS} is {abs(share) * 100:.1f} % {side} PCA "
-        "with the best k for each set, which a user would not know."
-    )
+def _whole(name: str, pos: torch.Tensor, normal: torch.Tensor) -> LabeledCloud:
+    """A cloud of which every point is evaluated."""
+    return LabeledCloud(name, "cloud", pos, normal, torch.arange(len(pos)))
+
+
+def _lines(table: dict[str, dict[str, float]]) -> list[str]:
+    """A table of the sets in the order of the published ones."""
+    first = next(iter(table.values()))
+    columns = sorted(first, key=[*SETS, "cloud", "mean"].index)
+    head = f"{'RMSE, degrees':<16}" + "".join(f"{name:>10}" for name in columns)
+    rows = [
+        f"{method:<16}" + "".join(f"{row[name]:>10.2f}" for name in columns)
+        for method, row in table.items()
+    ]
+    return ["", head, *rows]

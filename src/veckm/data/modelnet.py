@@ -115,7 +115,8 @@ def _find(folder: Path, split: Split, classes: int) -> _Found:
     for kind, of_kind in zip(kinds, meshes, strict=True):
         if not of_kind:
             raise ValueError(f"{kind / split}: the class folder is empty: it has no .off files")
-    return _Found(_read_files, sum(meshes, []), [kind.name for kind in kinds], [])
+    files = [path for of_kind in meshes for path in of_kind]
+    return _Found(_read_files, files, [kind.name for kind in kinds], [])
 
 
 def _lines(path: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from veckm.cuts import Cut, cut
+from veckm.cross_section import Cut, cut
 from veckm.viewer.colors import RISING, colored
 from veckm.viewer.encode import Encodings
 

@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 import viser
 
-from veckm.cuts import Cut
+from veckm.cross_section import Cut
 from veckm.palette import Color
 from veckm.viewer.colors import Legend
 from veckm.viewer.encode import Settings

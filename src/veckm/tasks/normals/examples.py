@@ -16,8 +16,8 @@ from veckm.data.corrupt import add_noise
 from veckm.data.lidar import lidar
 from veckm.data.meshes import Mesh
 from veckm.data.protocol import NOISE, Surface, make_cloud
-from veckm.data.sampling import uniform
 from veckm.data.random_solids import random_surface
+from veckm.data.sampling import uniform
 from veckm.data.statue import scan
 
 _SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)

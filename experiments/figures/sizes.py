@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from experiments.figures.style import COLOR, MARKER, plain
 from veckm.data import shapes
 from veckm.encoder import VecKM
-from veckm.figures.style import COLOR, MARKER, plain
 from veckm.functional import kernel_mixture, reconstruct
 from veckm.planning import EngineName
 

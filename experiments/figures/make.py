@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from veckm.figures import cost, encodings, kernel, reconstruction, scales, sizes
-from veckm.figures.style import styled
+from experiments.figures import cost, encodings, kernel, reconstruction, scales, sizes
+from experiments.figures.style import styled
 from veckm.io.whole import writing
 
 Effort = Literal["quick", "full"]

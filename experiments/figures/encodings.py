@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from experiments.figures.camera import scatter
 from veckm.data import shapes
 from veckm.data.corrupt import add_noise
 from veckm.encoder import VecKM
-from veckm.figures.camera import scatter
 from veckm.functional import similarity
 from veckm.palette import Palette
 

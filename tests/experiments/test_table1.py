@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 import tyro
+from experiments import table1_normals as table1
+from experiments.table1 import rows as table1_rows
+from experiments.table1 import training
 
-FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 TINY: dict[str, Any] = {
     "points": 80, "evaluated": 20, "shapes": 2, "tests": 1, "visits": 3, "graph": 50,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def table1() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        yield importlib.import_module("table1_normals")
 
 
 def found(folder: Path, name: str) -> dict[str, Any]:
@@ -36,12 +28,11 @@ def errors(folder: Path, name: str = "table1") -> list[dict[str, float]]:
 
 
 def test_the_table_has_every_encoder_beside_the_paper(
-    table1: ModuleType,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.import_module("table1.training"), "SETTLE", 1)
+    monkeypatch.setattr(training, "SETTLE", 1)
     rows = ("kpconv-16", "dgcnn-32", "pointnet-300", "veckm")
     options = table1.Options(**{**TINY, "visits": 1}, rows=rows, out=tmp_path)
     assert table1.main(options) == 0
@@ -51,8 +42,7 @@ def test_the_table_has_every_encoder_beside_the_paper(
         assert set(row["rmse"]) == {"none", "low", "med", "high", "stripe", "gradient", "mean"}
         assert all(0 < value < 90 for value in row["rmse"].values())
         assert row["training"]["visits"] == 1
-    text = (tmp_path / "table1.md").read_text()
-    assert text.strip() == capsys.readouterr().out.strip()
+    text = capsys.readouterr().out
     assert "| VecKM |" in text
     assert (
         "| as printed in the paper | 13.59 | 13.99 | 18.04 | 22.21 | 17.20 | 18.98 | 17.34 |"
@@ -63,9 +53,9 @@ def test_the_table_has_every_encoder_beside_the_paper(
 
 
 def test_all_ten_rows_of_the_paper_can_be_asked_for(
-    table1: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, asked = importlib.import_module("table1.rows"), []
+    asked: list[str] = []
 
     def trained(row: Any, *_: Any) -> Any:
         asked.append(row.title)
@@ -74,24 +64,22 @@ def test_all_ten_rows_of_the_paper_can_be_asked_for(
     monkeypatch.setattr(table1, "train", trained)
     monkeypatch.setattr(table1, "evaluate", lambda *_: dict.fromkeys((*table1.SETS, "mean"), 45.0))
     assert table1.main(table1.Options(**TINY, every_row=True, out=tmp_path)) == 0
-    assert [row["row"] for row in found(tmp_path, "table1")["rows"]] == list(rows.PAPER)
+    assert [row["row"] for row in found(tmp_path, "table1")["rows"]] == list(table1_rows.PAPER)
     assert len(set(asked)) == 10
     assert "KPConv, 32 kernel points" in asked
     assert "PointNet, 700 neighbors" in asked
 
 
-def test_the_rows_of_the_paper_average_to_what_it_prints(table1: ModuleType) -> None:
-    rows = importlib.import_module("table1.rows")
-    for *columns, mean in rows.PAPER.values():
+def test_the_rows_of_the_paper_average_to_what_it_prints() -> None:
+    for *columns, mean in table1_rows.PAPER.values():
         assert len(columns) == 6
         assert sum(columns) / 6 == pytest.approx(mean, abs=0.011)
 
 
 @pytest.mark.parametrize("row", ["veckm", "dgcnn-32"])
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
-    table1: ModuleType, row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = importlib.import_module("table1.training")
     monkeypatch.setattr(training, "SETTLE", 2)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert table1.main(table1.Options(**TINY, rows=(row,), out=whole)) == 0
@@ -116,13 +104,10 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
     assert len(calls) == 4
 
 
-def test_the_batch_norms_end_with_the_average_over_many_turned_clouds(
-    table1: ModuleType, tmp_path: Path
-) -> None:
-    rows, training = (importlib.import_module(name) for name in ("table1.rows", "table1.training"))
+def test_the_batch_norms_end_with_the_average_over_many_turned_clouds(tmp_path: Path) -> None:
     options = table1.Options(**TINY, out=tmp_path)
     clouds, _ = table1.make_clouds(options)
-    net, _ = training.train(rows.row_of("dgcnn-32", options), 0, clouds, options)
+    net, _ = training.train(table1_rows.row_of("dgcnn-32", options), 0, clouds, options)
     norms = [layer for layer in net.modules() if isinstance(layer, torch.nn.BatchNorm1d)]
     assert len(norms) == 4 + 1 + 2
     assert all(int(norm.num_batches_tracked) == training.SETTLE for norm in norms)
@@ -132,9 +117,7 @@ def test_the_batch_norms_end_with_the_average_over_many_turned_clouds(
     assert 0.5 < float(inside.detach().std(0).mean()) < 2
 
 
-def test_other_settings_do_not_go_on_from_the_same_checkpoint(
-    table1: ModuleType, tmp_path: Path
-) -> None:
+def test_other_settings_do_not_go_on_from_the_same_checkpoint(tmp_path: Path) -> None:
     for visits in (1, 2):
         options = table1.Options(**{**TINY, "visits": visits}, rows=("veckm",), out=tmp_path)
         assert table1.main(options) == 0
@@ -142,9 +125,7 @@ def test_other_settings_do_not_go_on_from_the_same_checkpoint(
     assert len(list((tmp_path / "checkpoints").glob("*.pt"))) == 2
 
 
-def test_the_ablation_has_a_row_for_each_number_of_layers(
-    table1: ModuleType, tmp_path: Path
-) -> None:
+def test_the_ablation_has_a_row_for_each_number_of_layers(tmp_path: Path) -> None:
     options = table1.Options(**TINY, part="layers", layers=(1, 3), seeds=2, out=tmp_path)
     assert table1.main(options) == 0
     rows = found(tmp_path, "layers")["rows"]
@@ -152,12 +133,10 @@ def test_the_ablation_has_a_row_for_each_number_of_layers(
     assert [row["seed"] for row in rows] == [0, 1, 0, 1]
     assert rows[0]["parameters"] == 3 * 1024 + 3
     assert rows[0]["rmse"] != rows[1]["rmse"]
-    assert "±" in (tmp_path / "layers.md").read_text()
+    assert "±" in table1.page(found(tmp_path, "layers"))
 
 
-def test_the_runtime_part_times_every_encoder_or_says_that_it_did_not(
-    table1: ModuleType, tmp_path: Path
-) -> None:
+def test_the_runtime_part_times_every_encoder_or_says_that_it_did_not(tmp_path: Path) -> None:
     options = table1.Options(
         part="runtime", sizes=(100, 120), neighbors=(8,), budget=0.0, out=tmp_path
     )
@@ -166,13 +145,13 @@ def test_the_runtime_part_times_every_encoder_or_says_that_it_did_not(
     assert len(rows) == 3 * 5
     assert all(len(row["seconds"]) == 3 for row in rows[:5])  # nothing was known of these before
     assert all(not row["seconds"] and row["estimate"] > 0 for row in rows[5:10])
-    text = (tmp_path / "runtime.md").read_text()
+    text = table1.page(found(tmp_path, "runtime"))
     assert "(1.0x)" in text
     assert "not run (est." in text
 
 
 def test_meshes_of_a_folder_are_split_and_a_folder_without_is_one_clear_line(
-    table1: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 {}\n"
     faces = "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
@@ -193,9 +172,7 @@ def test_meshes_of_a_folder_are_split_and_a_folder_without_is_one_clear_line(
     assert "has no meshes" in capsys.readouterr().err
 
 
-def test_the_command_line_knows_the_rows(
-    table1: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line_knows_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     options = tyro.cli(table1.Options, args=["--rows", "veckm", "dgcnn-32", "--points", "500"])
     assert (options.rows, options.points) == (("veckm", "dgcnn-32"), 500)
     with pytest.raises(SystemExit, match="2"):

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from experiments.figures.camera import project, scatter
+from experiments.figures.style import RISING
 from veckm.data import shapes
 from veckm.encoder import VecKM
-from veckm.figures.camera import project, scatter
-from veckm.figures.style import RISING
 from veckm.frequencies import radius_from_beta
 from veckm.functional import similarity
 

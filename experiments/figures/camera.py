@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from torch import Tensor
 
-from veckm.figures.style import bare
+from experiments.figures.style import bare
 
 #: Where the eye is, in degrees: about the vertical, and above the horizon.
 AZIMUTH, ELEVATION = -70.0, 20.0

@@ -1,4 +1,4 @@
-"""What all experiments share: where a run was made, files that are whole, Markdown tables."""
+"""What all experiments share: where a run was made, atomic files, Markdown tables."""
 
 from __future__ import annotations
 
@@ -36,23 +36,28 @@ def header(settings: dict[str, Any]) -> Results:
     }
 
 
+def today() -> str:
+    """The date in UTC, for rows that stay while others are run again."""
+    return datetime.now(UTC).date().isoformat()
+
+
 def where(results: Results) -> str:
     """One sentence: when, on what, with which versions."""
-    m = results["meta"]
+    m, rows = results["meta"], [*results["rows"], *results.get("times", [])]
+    dates = sorted({row.get("date") or m["date"][:10] for row in rows}) or [m["date"][:10]]
     return (
-        f"{m['date'][:10]}, {m['machine']}, {m['cores']} cores, {m['threads']} threads, "
+        f"{' and '.join(dates)}, {m['machine']}, {m['cores']} cores, {m['threads']} threads, "
         f"torch {m['torch']}, veckm {m['veckm']}."
     )
 
 
-def save(results: Results, page: str, path: Path) -> None:
-    """As JSON, and as Markdown beside it."""
+def save(results: Results, path: Path) -> None:
+    """As JSON."""
     write(path, lambda part: part.write_text(json.dumps(results, indent=1) + "\n"))
-    write(path.with_suffix(".md"), lambda part: part.write_text(page))
 
 
 def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Beside it first, then renamed: a kill leaves the old file or the new one."""
+    """To a temporary file that is renamed: a kill leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     fill(part)
@@ -60,7 +65,7 @@ def write(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def log(text: str) -> None:
-    """A line for who is waiting."""
+    """Print a line of progress."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 

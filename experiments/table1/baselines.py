@@ -13,8 +13,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
+from experiments.table1.paper import LocalEncoder, perceptron
 from veckm.data.shapes import volume
-from veckm.tasks.normals.paper import LocalEncoder, perceptron
 
 _SLOPE = 0.2  # of DGCNN's leaky ReLU
 _PAIRS = 1 << 24  # distances held at a time in a search by brute force

@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from experiments.figures.style import COLOR, MARKER, plain
+from experiments.table1.baselines import DGCNN, KPConv, PointNet
 from veckm.data import shapes
 from veckm.encoder import VecKM
-from veckm.figures.style import COLOR, MARKER, plain
 from veckm.frequencies import suggest_radius
 from veckm.planning import EngineName
-from veckm.tasks.normals.compared import DGCNN, KPConv, PointNet
 
 TITLE = "Time against points and neighbors (Fig. 1, right, and the runtime figure)"
 DIM = 256

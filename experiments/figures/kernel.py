@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from veckm.figures.style import COLOR, STEPS, plain
+from experiments.figures.style import COLOR, STEPS, plain
 from veckm.frequencies import standard_normal
 
 TITLE = "The Gaussian kernel and its approximation (Fig. 3)"

@@ -9,11 +9,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from veckm.cuts import Cut, cut
+from experiments.figures.style import RISING, framed
+from veckm.cross_section import Cut, cut
 from veckm.data import shapes
 from veckm.data.corrupt import Density, add_noise, gradient_density, stripe_density
 from veckm.encoder import VecKM
-from veckm.figures.style import RISING, framed
 from veckm.functional import similarity
 
 TITLE = "Reconstruction under corruption (Fig. 5)"

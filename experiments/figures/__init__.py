@@ -11,6 +11,6 @@ camera.py          clouds on paper
 make.py            all of them, as PNG and SVG
 """
 
-from veckm.figures.make import FIGURES, Drawing, Effort, Made, make
+from experiments.figures.make import FIGURES, Drawing, Effort, Made, make
 
 __all__ = ["FIGURES", "Drawing", "Effort", "Made", "make"]

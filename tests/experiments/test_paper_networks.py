@@ -6,13 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
-
-from veckm.data.sampling import make_generator, rotation
-from veckm.data.shapes import sphere, statue
-from veckm.nn import ComplexLinear
-from veckm.tasks.normals.compared import DGCNN, EdgeConv, KPConv, PointNet, nearest, spread_points
-from veckm.tasks.normals.paper import (
+from experiments.table1.baselines import DGCNN, EdgeConv, KPConv, PointNet, nearest, spread_points
+from experiments.table1.paper import (
     DenseNormalNet,
     LocalEncoder,
     VecKMEncoder,
@@ -21,6 +16,11 @@ from veckm.tasks.normals.paper import (
     unit_ball,
     unoriented_loss,
 )
+from torch import Tensor
+
+from veckm.data.sampling import make_generator, rotation
+from veckm.data.shapes import sphere, statue
+from veckm.nn import ComplexLinear
 
 N = 300
 
