@@ -1,8 +1,8 @@
 """Public calls on a busy machine: alone, beside a spinning process, and beside another torch.
 
-    python benchmarks/busy.py                        everything, about ten minutes
-    python benchmarks/busy.py --quick                smaller clouds, one call each
-    python benchmarks/busy.py --calls normals pca    only the calls whose names contain one of these
+    python -m benchmarks.busy                        everything, about ten minutes
+    python -m benchmarks.busy --quick                smaller clouds, one call each
+    python -m benchmarks.busy --calls normals pca    only the calls whose names contain one of these
 
 The other processes are started and ended here. They are paused while a call is timed alone, so that
 quiet and busy calls take turns within one run. Needs an operating system with SIGSTOP.
@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tables
 import torch
 import tyro
-from harness import log, metadata, seconds
 
 import veckm
+from benchmarks import tables
+from benchmarks.harness import log, metadata, seconds
 from veckm.components import principal_components
 from veckm.data import shapes
 from veckm.models.ops import ball_query, farthest_points, interpolate, knn

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from harness import Contender, Row, repeats
 from scipy.spatial import cKDTree
 from torch import Tensor
 
 import veckm
+from benchmarks.harness import Contender, Row, repeats
 from veckm.data import shapes
 from veckm.frequencies import standard_normal
 

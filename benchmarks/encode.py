@@ -1,10 +1,10 @@
 """Compare all engines of the encoder side by side, in one run.
 
-    python benchmarks/encode.py --quick                 a small matrix, two minutes
-    python benchmarks/encode.py                         everything, an hour or more
-    python benchmarks/encode.py --cloud x.npy           with your own (N, 3) cloud as well
-    python benchmarks/encode.py --parts headline batches
-    python benchmarks/encode.py --render RESULTS.json   the published page and plots anew;
+    python -m benchmarks.encode --quick                 a small matrix, two minutes
+    python -m benchmarks.encode                         everything, an hour or more
+    python -m benchmarks.encode --cloud x.npy           with your own (N, 3) cloud as well
+    python -m benchmarks.encode --parts headline batches
+    python -m benchmarks.encode --render RESULTS.json   the published page and plots anew;
                                                         of several runs, each case's last
 
 Each run writes one JSON file with all raw times into --out, and beside it the page and the plots.
@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-import plots
-import report
 import tyro
-from cases import Config
-from harness import Results, log, metadata
+
+from benchmarks import plots, report
+from benchmarks.cases import Config
+from benchmarks.harness import Results, log, metadata
 
 ROOT = Path(__file__).resolve().parents[1]
 Part = Literal[

@@ -1,12 +1,12 @@
 """Compare estimators of normals side by side, on the same clouds, in one run.
 
-    python benchmarks/normals.py --quick                    small clouds, a minute or two
-    python benchmarks/normals.py --meshes FOLDER            everything, on the meshes of a folder
-    python benchmarks/normals.py --pcpnet FOLDER            on shapes of PCPNet as well
-    python benchmarks/normals.py --parts time
-    python benchmarks/normals.py --resume RESULTS.json ...  go on with a run that was stopped, with
+    python -m benchmarks.normals --quick                    small clouds, a minute or two
+    python -m benchmarks.normals --meshes FOLDER            everything, on the meshes of a folder
+    python -m benchmarks.normals --pcpnet FOLDER            on shapes of PCPNet as well
+    python -m benchmarks.normals --parts time
+    python -m benchmarks.normals --resume RESULTS.json ...  go on with a run that was stopped, with
                                                             the same options
-    python benchmarks/normals.py --render RESULTS.json      the published page and plots anew;
+    python -m benchmarks.normals --render RESULTS.json      the published page and plots anew;
                                                             of several runs, each part's last
 
 Without --meshes the shapes are procedural surfaces that training has not seen. Each run writes one
@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import report
 import tyro
-from harness import log, metadata
-from normals_parts import charts, page
-from normals_parts.cases import Config, Results
+from experiments.evaluation import fingerprint
 
-from veckm.tasks.normals.evaluate import fingerprint
+from benchmarks import report
+from benchmarks.harness import log, metadata
+from benchmarks.normals_parts import charts, page
+from benchmarks.normals_parts.cases import Config, Results
 
 ROOT = Path(__file__).resolve().parents[1]
 Part = Literal["accuracy", "pcpnet", "time", "confidence", "curvature"]
@@ -48,7 +48,7 @@ class Options:
     """Weights of ours (.safetensors); those of the package by default."""
     paper: Path | None = None
     """Weights of the paper's network: .safetensors, or a checkpoint of
-    experiments/table1_normals.py. Without them it has no row."""
+    experiments.table1_normals. Without them it has no row."""
     points: int = 100_000
     """Points of a cloud; growth is measured at ten times as many."""
     limit: int | None = None

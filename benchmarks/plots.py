@@ -11,11 +11,12 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
-import tables
 from experiments.figures.style import COLOR, MARKER, plain, styled
-from harness import Results, Row, count
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from benchmarks import tables
+from benchmarks.harness import Results, Row, count
 
 
 def draw(results: Results, folder: Path) -> list[str]:

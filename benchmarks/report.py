@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-import tables
-from harness import Results, Row, log, seconds
-from parts import accuracy, batches, counts, gradients, headline, matrix, plans, scaling
+from benchmarks import tables
+from benchmarks.harness import Results, Row, log, seconds
+from benchmarks.parts import accuracy, batches, counts, gradients, headline, matrix, plans, scaling
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {

@@ -1,9 +1,9 @@
 """Files and scans larger than memory: time, memory, kills and broken files, in one run.
 
-    python benchmarks/scan.py --quick            small clouds, a few minutes
-    python benchmarks/scan.py                    everything; makes files of several gigabytes
-    python benchmarks/scan.py --parts ply fuzz
-    python benchmarks/scan.py --render RESULTS.json
+    python -m benchmarks.scan --quick            small clouds, a few minutes
+    python -m benchmarks.scan                    everything; makes files of several gigabytes
+    python -m benchmarks.scan --parts ply fuzz
+    python -m benchmarks.scan --render RESULTS.json
 
 The clouds are made by the benchmark, in a temporary folder or in --folder.
 """
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import report
-import tables
 import tyro
-from harness import log, metadata
-from scan_parts.measures import PARTS, Config, claims
+
+from benchmarks import report, tables
+from benchmarks.harness import log, metadata
+from benchmarks.scan_parts.measures import PARTS, Config, claims
 
 ROOT = Path(__file__).resolve().parents[1]
 Part = Literal["normals", "encode", "dask", "ply", "kills", "fuzz"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness import Row, seconds
+from benchmarks.harness import Row, seconds
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The viewer in a real browser: seconds from letting go of a slider to the new colors.
 
-    python benchmarks/view.py
-    python benchmarks/view.py --points 1000000 --dim 64
+    python -m benchmarks.view
+    python -m benchmarks.view --points 1000000 --dim 64
 
 Needs chromium, playwright and the extra `viewer`. Each slider is moved by a key, several times; the
 clock stops in the first frame after the page has got its new colors.
@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import tables
 import tyro
-from harness import log, metadata
 
+from benchmarks import tables
+from benchmarks.harness import log, metadata
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.viewer import Page, serve, show

@@ -1,11 +1,11 @@
 """Table 1, the runtime figure and the layers ablation of the VecKM paper, at a machine's scale.
 
-    python experiments/table1_normals.py --quick           does it run? under a minute
-    python experiments/table1_normals.py                   one row an encoder, about 20 minutes
-    python experiments/table1_normals.py --every-row       all ten rows of the paper
-    python experiments/table1_normals.py --meshes FOLDER   train on FOLDER/train, test on FOLDER/val
-    python experiments/table1_normals.py --part runtime    time against points and neighbors
-    python experiments/table1_normals.py --part layers     VecKM with one to four layers
+    python -m experiments.table1_normals --quick           does it run? under a minute
+    python -m experiments.table1_normals                   one row an encoder, about 20 minutes
+    python -m experiments.table1_normals --every-row       all ten rows of the paper
+    python -m experiments.table1_normals --meshes FOLDER   train on FOLDER/train, test on FOLDER/val
+    python -m experiments.table1_normals --part runtime    time against points and neighbors
+    python -m experiments.table1_normals --part layers     VecKM with one to four layers
 
 A run that was stopped goes on where it was when it is started again with the same options. The
 test clouds are looked at once, after the last step. What the numbers mean: experiments/README.md.

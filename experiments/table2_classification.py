@@ -1,9 +1,9 @@
 """Table 2 of the VecKM paper, classification of ModelNet40, at a machine's scale.
 
-    python experiments/table2_classification.py FOLDER --rows pointnet veckm-pointnet
-    python experiments/table2_classification.py FOLDER --limit 2000 --epochs 20 --seeds 0 1 2
-    python experiments/table2_classification.py FOLDER --smoothing 0.2 --drop 0.875
-    python experiments/table2_classification.py FOLDER --part times
+    python -m experiments.table2_classification FOLDER --rows pointnet veckm-pointnet
+    python -m experiments.table2_classification FOLDER --limit 2000 --epochs 20 --seeds 0 1 2
+    python -m experiments.table2_classification FOLDER --smoothing 0.2 --drop 0.875
+    python -m experiments.table2_classification FOLDER --part times
 
 FOLDER holds ModelNet40 in one of the layouts of veckm.data.modelnet. Runs go on where they were
 when they are started again, and rows of other settings stay in the table, each with its own.

@@ -1,7 +1,7 @@
 """Table 3 of the VecKM paper, part segmentation of ShapeNetPart, at a machine's scale.
 
-    python experiments/table3_parts.py FOLDER --limit 800 --epochs 15 --points 1024
-    python experiments/table3_parts.py FOLDER --part times
+    python -m experiments.table3_parts FOLDER --limit 800 --epochs 15 --points 1024
+    python -m experiments.table3_parts FOLDER --part times
 
 FOLDER holds ShapeNetPart in one of the layouts of veckm.data.shapenetpart. Runs go on where they
 were when they are started again, and rows of other settings stay in the table, each with its own.

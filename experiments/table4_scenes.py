@@ -1,8 +1,8 @@
 """Table 4 of the VecKM paper, segmentation of scenes, at a machine's scale.
 
-    python experiments/table4_scenes.py FOLDER --test-area 5
-    python experiments/table4_scenes.py FOLDER --scale 0.1 --classes ground tree
-    python experiments/table4_scenes.py FOLDER --part times --sizes 10000 100000
+    python -m experiments.table4_scenes FOLDER --test-area 5
+    python -m experiments.table4_scenes FOLDER --scale 0.1 --classes ground tree
+    python -m experiments.table4_scenes FOLDER --part times --sizes 10000 100000
 
 FOLDER holds S3DIS, or other scenes in areas, in one of the layouts of veckm.data.s3dis. Networks
 are trained on blocks of one meter, and timed on whole scenes. Runs go on where they were when they

@@ -1,7 +1,7 @@
 """Table 5 of the VecKM paper: alpha and beta of VecKM -> PN on ModelNet40, at a machine's scale.
 
-    python experiments/table5_parameters.py FOLDER
-    python experiments/table5_parameters.py FOLDER --alphas 20 30 --betas 6 9 --seeds 0 1 2
+    python -m experiments.table5_parameters FOLDER
+    python -m experiments.table5_parameters FOLDER --alphas 20 30 --betas 6 9 --seeds 0 1 2
 
 FOLDER holds ModelNet40 in one of the layouts of veckm.data.modelnet. Runs go on where they were
 when they are started again.

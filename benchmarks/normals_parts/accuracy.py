@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from harness import log
-from tables import Claim
+from experiments.evaluation import OURS, best_of, score
 
-from normals_parts import field
-from normals_parts.cases import Config, Key, Row, percent, scores_of
+from benchmarks.harness import log
+from benchmarks.normals_parts import field
+from benchmarks.normals_parts.cases import Config, Key, Row, percent, scores_of
+from benchmarks.tables import Claim
 from veckm.cli.text import counted
 from veckm.data.protocol import SETS, LabeledCloud
-from veckm.tasks.normals.evaluate import OURS, best_of, score
 
 NAME = "accuracy"
 TITLE = "Error on meshes, by the protocol of PCPNet"

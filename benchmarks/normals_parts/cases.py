@@ -11,19 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import harness
 import numpy as np
 import torch
-from experiments.table1.paper import DenseNormalNet, paper_network
-from safetensors.torch import load_file
-from scipy.spatial import cKDTree
-from torch import Tensor
-
-from veckm.data.protocol import LabeledCloud, load_meshes
-from veckm.tasks.normals import load
-from veckm.tasks.normals.estimate import shipped
-from veckm.tasks.normals.evaluate import (
-    Answers,
+from experiments.evaluation import (
+    Estimator,
     Score,
     Scores,
     classical,
@@ -32,6 +23,15 @@ from veckm.tasks.normals.evaluate import (
     pcpnet_clouds,
     procedural,
 )
+from experiments.table1.paper import DenseNormalNet, paper_network
+from safetensors.torch import load_file
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from benchmarks import harness
+from veckm.data.protocol import LabeledCloud, load_meshes
+from veckm.tasks.normals import load
+from veckm.tasks.normals.estimate import shipped
 from veckm.tasks.normals.network import NormalNet
 
 PAPER, OPEN3D = "VecKM, the paper's network", "Open3D, k = 122"
@@ -119,7 +119,7 @@ class Config:
             return iter(())
         return pcpnet_clouds(self.pcpnet, self.limit, self.evaluated)
 
-    def methods(self) -> dict[str, Answers]:
+    def methods(self) -> dict[str, Estimator]:
         """All rows of the table."""
         found = ours(self.net)
         if self.paper is not None:
@@ -138,7 +138,7 @@ def _net(weights: Path | None) -> NormalNet:
 
 @lru_cache(maxsize=1)
 def _paper(path: Path) -> DenseNormalNet:
-    """From .safetensors, or from a checkpoint of experiments/table1_normals.py."""
+    """From .safetensors, or from a checkpoint of experiments.table1_normals."""
     if path.suffix == ".safetensors":
         state = load_file(path)
     else:

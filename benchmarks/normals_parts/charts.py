@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from experiments.evaluation import OURS, UNTRAINED, best_of
 from experiments.figures.style import plain
 from matplotlib.figure import Figure
-from plots import draw_all
 
-from normals_parts import confidence
-from normals_parts.cases import PAPER, Results, scores_of
+from benchmarks.normals_parts import confidence
+from benchmarks.normals_parts.cases import PAPER, Results, scores_of
+from benchmarks.plots import draw_all
 from veckm.data.protocol import SETS
-from veckm.tasks.normals.evaluate import FREE, OURS, best_of
 
 COLOR = {
     OURS: "#0072B2",
-    FREE: "#56B4E9",
+    UNTRAINED: "#56B4E9",
     best_of("PCA"): "#E69F00",
     best_of("Jet"): "#009E73",
     PAPER: "#D55E00",
@@ -56,7 +56,7 @@ def reliability(results: Results) -> Figure | None:
     if not rows:
         return None
     figure, axes = plt.subplots(figsize=(5.0, 4.6))
-    for name, marker in ((OURS, "o"), (FREE, "s")):
+    for name, marker in ((OURS, "o"), (UNTRAINED, "s")):
         parts = confidence.tenths([row for row in rows if row.method == name])  # type: ignore[misc]
         if parts:
             _, expected, error = zip(*parts, strict=True)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import tables
 import torch
-from harness import log
-from tables import Claim
+from experiments.evaluation import OURS, UNTRAINED, mean_over_sets
 from torch import Tensor
 
-from normals_parts.cases import Config, Key, Row, percent
-from veckm.data.protocol import LabeledCloud, angle_error, mean_over_sets, rmse
+from benchmarks import tables
+from benchmarks.harness import log
+from benchmarks.normals_parts.cases import Config, Key, Row, percent
+from benchmarks.tables import Claim
+from veckm.data.protocol import LabeledCloud
 from veckm.tasks.normals import Estimate, estimate
-from veckm.tasks.normals.evaluate import FREE, OURS
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
 NAME = "confidence"
 TITLE = "The expected error"
@@ -34,7 +35,7 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
     for k, cloud in enumerate(config.clouds(), 1):
         at = cloud.name, cloud.set, len(cloud.pos)
         rows = []
-        for name in (OURS, FREE):
+        for name in (OURS, UNTRAINED):
             if (*at, name) in known:
                 continue
             if name == OURS:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-import tables
 import torch
-from harness import log
-from tables import Claim
+from experiments.evaluation import FIRST_SEED, KS, OURS, procedural
 from torch import Tensor
 
-from normals_parts.cases import Config, Key, Row, percent
+from benchmarks import tables
+from benchmarks.harness import log
+from benchmarks.normals_parts.cases import Config, Key, Row, percent
+from benchmarks.tables import Claim
 from veckm.cli.text import counted
 from veckm.data.protocol import LabeledCloud, make_cloud
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import jet
-from veckm.tasks.normals.evaluate import FIRST_SEED, KS, OURS, procedural
 
 NAME = "curvature"
 TITLE = "Mean curvature"

@@ -6,8 +6,7 @@ On the PCPNet test set: 19 shapes, 16 in the two density sets, 100,000 points ea
 
 from __future__ import annotations
 
-import tables
-
+from benchmarks import tables
 from veckm.data.protocol import SETS
 
 #: none, low, med, high, stripe, gradient, mean; then seconds for 100,000 points and the card.

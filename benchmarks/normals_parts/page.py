@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import tables
-from harness import seconds
-from report import where
+from experiments.evaluation import OURS, UNTRAINED, best_of
 
-from normals_parts import accuracy, confidence, curvature, pcpnet, timing
-from normals_parts.cases import PAPER, Results, scores_of
+from benchmarks import tables
+from benchmarks.harness import seconds
+from benchmarks.normals_parts import accuracy, confidence, curvature, pcpnet, timing
+from benchmarks.normals_parts.cases import PAPER, Results, scores_of
+from benchmarks.report import where
 from veckm.data.protocol import SETS
-from veckm.tasks.normals.evaluate import FREE, OURS, best_of
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {
@@ -22,7 +22,7 @@ _PLOT = {
     "confidence": "Measured against expected error",
     "time": "Time of each method",
 }
-_SHORT = (OURS, FREE, PAPER, "Open3D, k = 122", "PCA, k = 122", best_of("PCA"), best_of("Jet"))
+_SHORT = (OURS, UNTRAINED, PAPER, "Open3D, k = 122", "PCA, k = 122", best_of("PCA"), best_of("Jet"))
 
 
 def page(results: Results, plots: list[str], images: str = "_static") -> str:

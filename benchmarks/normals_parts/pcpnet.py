@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from harness import log
-from tables import Claim
-
-from normals_parts.accuracy import against_pca, scored, table_of
-from normals_parts.cases import Config, Key, Row
+from benchmarks.harness import log
+from benchmarks.normals_parts.accuracy import against_pca, scored, table_of
+from benchmarks.normals_parts.cases import Config, Key, Row
+from benchmarks.tables import Claim
 
 NAME = "pcpnet"
 TITLE = "Error on shapes of PCPNet"

@@ -14,11 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import memory
 import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks import memory
 from veckm.tasks.normals import estimate, load
 
 _FEW = 2000
@@ -35,11 +35,9 @@ def of(pos: Tensor, weights: Path | None, method: str) -> dict[str, int]:
 
 
 def _run(request: dict[str, object]) -> int:
-    here = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    args = [sys.executable, "-m", "normals_parts.peak", json.dumps(request)]
-    env = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(args, capture_output=True, text=True, check=False, env=env)
+    root = Path(__file__).resolve().parents[2]
+    args = [sys.executable, "-m", "benchmarks.normals_parts.peak", json.dumps(request)]
+    done = subprocess.run(args, capture_output=True, text=True, check=False, cwd=root)
     if done.returncode:
         raise RuntimeError(f"the memory benchmark failed:\n{done.stderr}")
     return int(json.loads(done.stdout)["peak"])

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-import tables
-from harness import Contender, count, log, race, repeats, seconds
-from tables import Claim
+from experiments.evaluation import OURS, UNTRAINED
 from torch import Tensor
 
-from normals_parts import peak
-from normals_parts.cases import (
+from benchmarks import tables
+from benchmarks.harness import Contender, count, log, race, repeats, seconds
+from benchmarks.normals_parts import peak
+from benchmarks.normals_parts.cases import (
     OPEN3D,
     Config,
     Key,
@@ -21,11 +21,11 @@ from normals_parts.cases import (
     open3d_normals,
     scipy_normals,
 )
+from benchmarks.tables import Claim
 from veckm.data import shapes
-from veckm.data.protocol import angle_error, rmse
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.evaluate import FREE, OURS
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
 NAME = "time"
 TITLE = "Time and memory"
@@ -43,7 +43,7 @@ def calls(config: Config) -> dict[str, Call]:
     net = config.net
     out: dict[str, Call] = {
         OURS: lambda pos: estimate(pos, net=net).normal,
-        FREE: lambda pos: estimate(pos, method="moments").normal,
+        UNTRAINED: lambda pos: estimate(pos, method="moments").normal,
         MINE: partial(pca_normals, k=122),
         SCIPY: partial(scipy_normals, k=122),
     }
@@ -59,13 +59,13 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
         yield _race(config, "all", {n: list(found)}, found)
     large = _GROWTH * n
     if ("statue", "growth", large, OURS) not in known:
-        yield _race(config, "growth", {n: [OURS, FREE], large: [OURS, FREE]}, found)
+        yield _race(config, "growth", {n: [OURS, UNTRAINED], large: [OURS, UNTRAINED]}, found)
     if ("statue", "memory", large, OURS) not in known:
         log(f"time: peak memory at {large:,} points")
         pos = shapes.statue(large).pos
         yield [
             Row(NAME, "statue", large, name, "memory", peak.of(pos, config.weights, method))
-            for name, method in ((OURS, "network"), (FREE, "moments"))
+            for name, method in ((OURS, "network"), (UNTRAINED, "moments"))
         ]
 
 

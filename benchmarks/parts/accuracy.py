@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import tables
-from cases import Case, Config, Truth
-from harness import Contender, Row, log, race, repeats
-from tables import Claim
+from benchmarks import tables
+from benchmarks.cases import Case, Config, Truth
+from benchmarks.harness import Contender, Row, log, race, repeats
+from benchmarks.tables import Claim
 
 NAME = "accuracy"
 TITLE = "What accuracy costs"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 
-import tables
 import torch
-from cases import Case, Config, definition, relative_error
-from harness import Contender, Row, log, race, seconds
-from tables import Claim
 from torch import Tensor
 
+from benchmarks import tables
+from benchmarks.cases import Case, Config, definition, relative_error
+from benchmarks.harness import Contender, Row, log, race, seconds
+from benchmarks.tables import Claim
 from veckm.data import shapes
 
 NAME = "batches"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import device
-import tables
 import torch
-from cases import Case, Config, Truth, relative_error
-from harness import Row, log
-from tables import Claim
 from torch import Tensor
 
 import veckm
-from parts import batches
+from benchmarks import device, tables
+from benchmarks.cases import Case, Config, Truth, relative_error
+from benchmarks.harness import Row, log
+from benchmarks.parts import batches
+from benchmarks.tables import Claim
 
 NAME = "counts"
 TITLE = "Operations and waits"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import tables
 import torch
-from cases import Case, Config
-from harness import Contender, Row, groups, log, race, repeats
-from tables import Claim
 from torch import Tensor
+
+from benchmarks import tables
+from benchmarks.cases import Case, Config
+from benchmarks.harness import Contender, Row, groups, log, race, repeats
+from benchmarks.tables import Claim
 
 NAME = "gradients"
 TITLE = "Gradients"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import tables
-from cases import PAPER_P, Case, Config, Truth
-from harness import Contender, Row, count, groups, log, race, repeats
-from tables import Claim
+from benchmarks import tables
+from benchmarks.cases import PAPER_P, Case, Config, Truth
+from benchmarks.harness import Contender, Row, count, groups, log, race, repeats
+from benchmarks.tables import Claim
 
 NAME = "headline"
 TITLE = "One large surface"

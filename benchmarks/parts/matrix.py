@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import tables
-from cases import Case, Config, Truth
-from harness import Row, count, groups, log, race, seconds
-from tables import Claim
+from benchmarks import tables
+from benchmarks.cases import Case, Config, Truth
+from benchmarks.harness import Row, count, groups, log, race, seconds
+from benchmarks.tables import Claim
 
 NAME = "matrix"
 TITLE = "Every engine on every cloud"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import tables
 import torch
-from cases import Case, Config, Truth
-from harness import Contender, Row, log, race, repeats
-from tables import Claim
 from torch import Tensor
 
 import veckm
+from benchmarks import tables
+from benchmarks.cases import Case, Config, Truth
+from benchmarks.harness import Contender, Row, log, race, repeats
+from benchmarks.tables import Claim
 
 NAME = "plans"
 TITLE = "What a plan saves"

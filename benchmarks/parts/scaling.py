@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import memory
-import tables
-from cases import Case, Config
-from harness import Contender, Row, groups, log, race, repeats
-from tables import Claim
+from benchmarks import memory, tables
+from benchmarks.cases import Case, Config
+from benchmarks.harness import Contender, Row, groups, log, race, repeats
+from benchmarks.tables import Claim
 
 NAME = "scaling"
 TITLE = "Growth of time and memory"

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from scan_parts.seeds import seeds
+from benchmarks.scan_parts.seeds import seeds
 from veckm.io import FileError, open_source, read
 from veckm.io.formats import find
 

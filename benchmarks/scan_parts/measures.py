@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import log
-from tables import Claim
-
 import veckm
-from scan_parts import child, fuzz, made
+from benchmarks.harness import log
+from benchmarks.scan_parts import child, fuzz, made
+from benchmarks.tables import Claim
 from veckm.scan.run import TILE
 
 Figures = dict[str, Any]

@@ -69,8 +69,8 @@ def test_a_cloud_with_known_normals_is_evaluated_at_every_point(tmp_path, weight
 
 
 def test_without_a_path_the_sample_scan_is_evaluated(capsys):
-    text = run(capsys, "evaluate", "normals", "--quiet")[1]
-    errors = {line[:14].strip(): float(line.split()[-1]) for line in text.splitlines()[2:]}
+    report = json.loads(run(capsys, "evaluate", "normals", "--json")[1])
+    errors = {method: row["mean"] for method, row in report["rmse_degrees"].items()}
     assert errors["veckm"] < min(errors["PCA, k = 18"], errors["PCA, k = 122"])
 
 

@@ -9,13 +9,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from benchmarks.scan_parts import fuzz
+from benchmarks.scan_parts.seeds import seeds
 
 import veckm
 from veckm.io import FileError, open_source, read
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from scan_parts import fuzz
-from scan_parts.seeds import seeds
 
 SEEDS = seeds()
 HUGE = 10**12

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import laspy
 import numpy as np
 import pytest
+from benchmarks.scan_parts.seeds import CORNERS, FACES, glb, meshes, seeds
 from drawn import equal, same
 from laspy.vlrs.vlrlist import VLRList
 
 from veckm.cloud import PointCloud
 from veckm.io import open_source, read, write
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from scan_parts.seeds import CORNERS, FACES, glb, meshes, seeds
 
 PLY = b"""ply\r
 format binary_little_endian 1.0\r

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from torch import Tensor
 from tyro.conf import OmitArgPrefixes, arg
 
 from veckm import scan
@@ -29,6 +28,7 @@ from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.io import WRITABLE, write
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
+from veckm.tasks.normals.evaluate import angle_error, rmse
 
 _SAMPLE_POINTS = 20_000
 
@@ -99,7 +99,7 @@ class Normals(Verb):
             method=self.method,
         )
         spent = time.perf_counter() - start
-        error = None if truth is None else _rms_angle(found.normal, truth)
+        error = None if truth is None else rmse(angle_error(found.normal, truth))
         self.show(*self._lines(found, spent, orient, error))
         if self.output is not None:
             write(self.output, _with(cloud, found))
@@ -150,12 +150,6 @@ class Normals(Verb):
             known = f"{error:.2f} degrees, root mean square over the known normals of the sample"
             out.append(labeled("true", f"angle error: {known}"))
         return out
-
-
-def _rms_angle(normal: Tensor, truth: Tensor) -> float:  # (N, 3), (N, 3) -> degrees
-    """Root mean square angle, whatever the signs of the normals."""
-    cosine = (normal * truth).sum(1).abs().clamp(max=1)
-    return float(cosine.double().acos().rad2deg().square().mean().sqrt())
 
 
 def _with(cloud: PointCloud, found: Estimate) -> PointCloud:

@@ -1,0 +1,1 @@
+"""Measurements of speed, memory and accuracy; run from the repository root."""
