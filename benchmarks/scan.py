@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -107,12 +108,16 @@ def _large(parts: dict[str, Any]) -> str:
     return tables.table(["verb", "", "points", "time", "points/s", "peak memory"], lines)
 
 
+def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result with each part from the last run that has it."""
+    parts = {name: part for run in runs for name, part in run["parts"].items()}
+    return {**runs[-1], "parts": parts}
+
+
 def main(options: Options) -> int:
     """Measure and print, or render what was saved."""
     if options.render:
-        loaded = [json.loads(path.read_text()) for path in options.render]
-        results = loaded[-1]
-        results["parts"] = {k: v for one in loaded for k, v in one["parts"].items()}
+        results = merged([json.loads(path.read_text()) for path in options.render])
         report.publish(ROOT / "docs", "scan", page(results))
         return 0
     print(page(measure(options)))

@@ -68,19 +68,23 @@ class Results(harness.Results):
     """Everything that one run measured about normals."""
 
     rows: list[Row] = field(default_factory=list)  # type: ignore[assignment]
+    #: Parts whose rows were not kept, as they were published: claims, and text and tables.
+    recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Results:
         """From JSON."""
         data = json.loads(path.read_text())
-        return cls(data["meta"], data["options"], [Row(**row) for row in data["rows"]])
+        rows = [Row(**row) for row in data["rows"]]
+        return cls(data["meta"], data["options"], rows, data.get("recorded", {}))
 
     @classmethod
     def merged(cls, runs: Sequence[Results]) -> Results:  # type: ignore[override]
         """Each part from the last run that has it: a table is of one run and one set of weights."""
-        last = {row.part: run for run in runs for row in run.rows}
+        last = {part: run for run in runs for part in (*run.recorded, *(r.part for r in run.rows))}
         rows = [row for part, run in last.items() for row in run.of(part)]
-        return cls(runs[-1].meta, runs[-1].options, rows)  # type: ignore[arg-type]
+        recorded = {p: run.recorded[p] for p, run in last.items() if p in run.recorded}
+        return cls(runs[-1].meta, runs[-1].options, rows, recorded)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

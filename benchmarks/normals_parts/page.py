@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from experiments.evaluation import OURS, UNTRAINED, best_of
 
@@ -11,6 +12,7 @@ from benchmarks.harness import seconds
 from benchmarks.normals_parts import accuracy, confidence, curvature, pcpnet, timing
 from benchmarks.normals_parts.cases import PAPER, Results, scores_of
 from benchmarks.report import where
+from benchmarks.tables import Claim
 from veckm.data.protocol import SETS
 
 #: In the order in which they are measured and shown.
@@ -30,18 +32,35 @@ def page(results: Results, plots: list[str], images: str = "_static") -> str:
     out = [where(results), ""]
     if results.options.get("quick"):
         out += ["A quick run: fewer points and shapes than the targets are about.", ""]
-    measured = [part for name, part in PARTS.items() if results.of(name)]
-    out += [tables.claims(c for part in measured for c in part.claims(results.of(part.NAME)))]
-    for part in measured:
-        out += ["", f"### {part.TITLE}", "", part.markdown(results.of(part.NAME))]
+    claims: list[Claim] = []
+    sections: dict[str, str] = {}
+    for name, part in PARTS.items():
+        rows = results.of(name)
+        if rows:
+            claims += part.claims(rows)
+            sections[name] = part.markdown(rows)
+        elif name in results.recorded:
+            claims += [Claim(**claim) for claim in results.recorded[name]["claims"]]
+            sections[name] = "\n\n".join(map(_block, results.recorded[name]["blocks"])) + "\n"
+    out += [tables.claims(claims)]
+    for name, text in sections.items():
+        part = PARTS[name]
+        out += ["", f"### {part.TITLE}", "", text]
         if part.NAME in plots:
             out += [f"![{_PLOT[part.NAME]}]({images}/normals_{part.NAME}.png)", ""]
     return "\n".join(out).rstrip() + "\n"
 
 
+def _block(block: str | dict[str, Any]) -> str:
+    """A paragraph, or a table of recorded cells."""
+    return block if isinstance(block, str) else tables.table(block["head"], block["rows"])
+
+
 def short(results: Results) -> str:
     """The table for the README: errors in the six sets, and the time beside."""
     rows = results.of("accuracy")
+    if "accuracy" in results.recorded:
+        return _block(results.recorded["accuracy"]["short"]) + "\n"
     if not rows:
         return ""
     table = scores_of(rows).table()  # type: ignore[arg-type]

@@ -72,7 +72,5 @@ def _time(row: dict[str, Any], first: dict[str, Any]) -> str:
     if not row["seconds"]:
         return f"not run (est. {row['estimate']:.0f} s)"
     mine = statistics.median(row["seconds"])
-    ratio = row.get("ratio")  # of a row that was read from a page, whose times are rounded
-    if ratio is None:
-        ratio = mine / statistics.median(first["seconds"]) if first["seconds"] else float("nan")
+    ratio = mine / statistics.median(first["seconds"]) if first["seconds"] else float("nan")
     return f"{mine:.3g} ({ratio:.1f}x)"

@@ -1,0 +1,70 @@
+"""The generated pages are what the committed results make, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'")
+
+from benchmarks.normals_parts.cases import Results, Row
+from benchmarks.normals_parts.page import page as normals_page
+from experiments import pages
+from experiments.networks import program
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    return pages.make(pages.ROOT, tmp_path_factory.mktemp("images"))
+
+
+def test_the_committed_pages_are_what_the_command_makes(made: dict[Path, str]) -> None:
+    for path, text in made.items():
+        assert (pages.ROOT / path).read_text() == text, f"{path}: run python -m experiments.pages"
+
+
+def test_every_generated_page_is_made_by_the_command(made: dict[Path, str]) -> None:
+    there = {path.relative_to(pages.ROOT) for path in (pages.ROOT / pages.GENERATED).glob("*.md")}
+    assert there == set(made) - {Path("README.md")}
+
+
+def test_the_images_of_the_pages_exist(made: dict[Path, str]) -> None:
+    docs = pages.ROOT / "docs"
+    images = [name for text in made.values() for name in re.findall(r"\]\((_static/\S+)\)", text)]
+    assert len(images) >= 5
+    assert [name for name in images if not (docs / name).is_file()] == []
+
+
+def test_a_new_row_joins_the_rows_that_were_read_from_a_page() -> None:
+    table = pages.TABLES[0]
+    path = pages.ROOT / "experiments" / "results" / "table2.json"
+    results = json.loads(path.read_text())
+    before = program.page(table, results)
+    row = {"key": "pct", "seed": 0, "date": "2030-01-01", "epochs": 9, "objects": 10, "points": 16}
+    scores = {"instance accuracy": 0.5, "class accuracy": 0.25}
+    more = {"batch": 4, "rate": 1e-3, "parameters": 10**6, "train_seconds": 60.0, "scores": scores}
+    results["rows"].append(row | more)
+    after = program.page(table, results)
+    assert "2026-11-18 and 2030-01-01" in after
+    added = set(after.splitlines()) - set(before.splitlines())
+    assert "| PCT | 50.00 | 25.00 | 1.00M | 10 x 16 points, 9 epochs, 1 min | 1 |" in added
+    assert len(added) == 2  # the row, and the line with the dates
+
+
+def test_a_new_run_replaces_its_part_of_the_normals_and_the_rest_stays() -> None:
+    folder = pages.ROOT / "benchmarks" / "results"
+    old = Results.load(min(folder.glob("normals-*-page.json")))
+    rows = [Row("pcpnet", "ring", 300, m, "none", {"rmse": 1.5})
+            for m in ("veckm", "PCA, k = 18", "PCA, k = 122")]  # fmt: skip
+    text = normals_page(Results.merged([old, Results(old.meta, {}, rows)]), [])
+    assert "Shapes: ring." in text
+    assert "bunny100k" not in text
+    assert "17 shapes, 102 clouds" in text
+
+
+def test_a_readme_without_the_comments_is_an_error() -> None:
+    with pytest.raises(ValueError, match="has no <!-- table:start -->"):
+        pages._replaced("nothing", "table", "x")
