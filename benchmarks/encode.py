@@ -4,10 +4,9 @@
     python -m benchmarks.encode                         everything, an hour or more
     python -m benchmarks.encode --cloud x.npy           with your own (N, 3) cloud as well
     python -m benchmarks.encode --parts headline batches
-    python -m benchmarks.encode --render RESULTS.json   the published page and plots anew;
-                                                        of several runs, each case's last
 
 Each run writes one JSON file with all raw times into --out, and beside it the page and the plots.
+The published page is made by `python -m experiments.pages`.
 The contract is in benchmarks/README.md.
 """
 
@@ -51,15 +50,10 @@ class Options:
     """Points of the clouds of the matrix; 1,000 to 1,000,000 unless said otherwise."""
     betas: tuple[float, ...] = ()
     """Windows of the matrix; 10 to 80 unless said otherwise."""
-    render: tuple[Path, ...] = ()
-    """Make the page and the plots in docs/ from these results, and measure nothing. A case that
-    several of them have is taken from the last."""
 
 
 def main(options: Options) -> int:
-    """Measure and save, or render what was saved."""
-    if options.render:
-        return render(Results.merged([Results.load(path) for path in options.render]))
+    """Measure, save, print the page."""
     if options.quick and options.full:
         print("encode.py: error: --quick or --full, not both", file=sys.stderr)
         return 2
@@ -96,14 +90,6 @@ def measure(options: Options) -> tuple[Results, Path]:
     results.meta["minutes"] = round((time.perf_counter() - begin) / 60, 1)
     results.save(path)
     return results, path
-
-
-def render(results: Results) -> int:
-    """The published page, the short table for the README, and the plots."""
-    docs = ROOT / "docs"
-    drawn = plots.draw(results, docs / "_static")
-    report.publish(docs, "encode", report.page(results, drawn), report.short(results))
-    return 0
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@
     python -m benchmarks.normals --parts time
     python -m benchmarks.normals --resume RESULTS.json ...  go on with a run that was stopped, with
                                                             the same options
-    python -m benchmarks.normals --render RESULTS.json      the published page and plots anew;
-                                                            of several runs, each part's last
 
 Without --meshes the shapes are procedural surfaces that training has not seen. Each run writes one
 JSON file with all figures into --out, after every cloud, and beside it the page and the plots.
+The published page is made by `python -m experiments.pages`.
 The contract is in benchmarks/README.md.
 """
 
@@ -25,7 +24,6 @@ from typing import Any, Literal
 import tyro
 from experiments.evaluation import fingerprint
 
-from benchmarks import report
 from benchmarks.harness import log, metadata
 from benchmarks.normals_parts import charts, page
 from benchmarks.normals_parts.cases import Config, Results
@@ -59,15 +57,10 @@ class Options:
     """Folder for the results, the page and the plots."""
     resume: Path | None = None
     """Go on with these results: what they have is not measured again."""
-    render: tuple[Path, ...] = ()
-    """Make the page and the plots in docs/ from these results, and measure nothing. A part that
-    several of them have is taken from the last."""
 
 
 def main(options: Options) -> int:
-    """Measure and save, or render what was saved."""
-    if options.render:
-        return render(Results.merged([Results.load(path) for path in options.render]))
+    """Measure, save, print the page."""
     try:
         results, path = measure(options)
     except (OSError, ValueError) as error:
@@ -148,14 +141,6 @@ def about(options: Options, config: Config) -> dict[str, Any]:
         "weights": fingerprint(config.net),
         "paper": None if options.paper is None else options.paper.name,
     }
-
-
-def render(results: Results) -> int:
-    """The published page, the short table for the README, and the plots."""
-    docs = ROOT / "docs"
-    drawn = charts.draw(results, docs / "_static")
-    report.publish(docs, "normals", page.page(results, drawn), page.short(results))
-    return 0
 
 
 if __name__ == "__main__":

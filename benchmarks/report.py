@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 
 from benchmarks import tables
-from benchmarks.harness import Results, Row, log, seconds
+from benchmarks.harness import Results, Row, seconds
 from benchmarks.parts import accuracy, batches, counts, gradients, headline, matrix, plans, scaling
 
 #: In the order in which they are measured and shown.
@@ -67,17 +66,6 @@ def short(results: Results) -> str:
                 f"{tables.error(pair['auto'])} error; the paper's exact dense product takes "
                 f"{seconds(paper)}."]  # fmt: skip
     return "\n".join(out) + "\n"
-
-
-def publish(docs: Path, name: str, page: str, short: str = "") -> None:
-    """What the documentation includes, and the README if there is something short for it."""
-    generated = docs / "_generated"
-    generated.mkdir(exist_ok=True)
-    (generated / f"{name}.md").write_text(page)
-    log(f"wrote {generated / name}.md")
-    if short:
-        (generated / f"{name}_short.md").write_text(short)
-        log(f"wrote {generated / name}_short.md")
 
 
 def _measured(results: Results) -> list[ModuleType]:

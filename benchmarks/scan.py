@@ -3,7 +3,6 @@
     python -m benchmarks.scan --quick            small clouds, a few minutes
     python -m benchmarks.scan                    everything; makes files of several gigabytes
     python -m benchmarks.scan --parts ply fuzz
-    python -m benchmarks.scan --render RESULTS.json
 
 The clouds are made by the benchmark, in a temporary folder or in --folder.
 """
@@ -21,7 +20,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from benchmarks import report, tables
+from benchmarks import tables
 from benchmarks.harness import log, metadata
 from benchmarks.scan_parts.measures import PARTS, Config, claims
 
@@ -43,9 +42,6 @@ class Options:
     """Where the clouds are made; a temporary folder by default."""
     out: Path = ROOT / "benchmarks" / "results"
     """Folder for the results."""
-    render: tuple[Path, ...] = ()
-    """Make the page in docs/ from these results, and measure nothing. A part that several of them
-    have is taken from the last."""
 
 
 def configure(options: Options, folder: Path) -> Config:
@@ -115,11 +111,7 @@ def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(options: Options) -> int:
-    """Measure and print, or render what was saved."""
-    if options.render:
-        results = merged([json.loads(path.read_text()) for path in options.render])
-        report.publish(ROOT / "docs", "scan", page(results))
-        return 0
+    """Measure, save, print the page."""
     print(page(measure(options)))
     return 0
 
