@@ -38,15 +38,6 @@ Split = Literal["train", "test"]
 _AREA = re.compile(r"Area_(\d+)_(.+)")
 
 
-@dataclass(frozen=True)
-class _Source:
-    """One room on disk."""
-
-    area: int
-    name: str
-    files: tuple[Path, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Room:
     """Points of a room, from its lowest corner.
@@ -116,54 +107,52 @@ def read_s3dis(
     if not scale > 0 or (voxel is not None and not voxel > 0):
         raise ValueError(f"scale and voxel must be positive, got {scale!r} and {voxel!r}")
     found = _find(folder)
-    chosen = [room for room in found if (room.area == test_area) == (split == "test")]
+    chosen = {
+        name: room for name, room in found.items() if (room[0] == test_area) == (split == "test")
+    }
     if not chosen:
-        areas = sorted({room.area for room in found})
+        areas = ", ".join(map(str, sorted({area for area, _ in found.values()})))
         raise ValueError(
             f"{folder}: has no room of the {split} split with test area {test_area}; it has the "
-            f"areas {', '.join(map(str, areas))}"
+            f"areas {areas}"
         )
     rooms = []
     with bar(len(chosen), "rooms") as advance:
-        for source in chosen:
-            rooms.append(_load(folder, source, classes, (scale, voxel), cache))
+        for name, (_, files) in chosen.items():
+            key = {"files": checksum(folder, files), "size": (scale, voxel), "format": 1}
+            # Not with Area_ in its name: the cache may be in the folder of the rooms.
+            arrays = cached(
+                cache,
+                f"s3dis-{name.replace('_', '-')}",
+                {**key, "classes": list(classes)},
+                lambda files=files: _read(files, classes, scale, voxel),  # type: ignore[misc]
+            )
+            rooms.append(
+                Room(name, *(torch.from_numpy(arrays[k]) for k in ("pos", "rgb", "label")))
+            )
             advance()
-    return Rooms(rooms, classes, checksum(folder, [f for room in chosen for f in room.files]))
+    return Rooms(
+        rooms, classes, checksum(folder, [f for _, files in chosen.values() for f in files])
+    )
 
 
-def _load(
-    folder: Path,
-    source: _Source,
-    classes: Sequence[str],
-    size: tuple[float, float | None],  # scale and voxel
-    cache: str | Path | None,
-) -> Room:
-    key = {"files": checksum(folder, source.files), "size": size, "classes": list(classes)}
-    # Not with Area_ in its name: the cache may be in the folder of the rooms.
-    name = f"s3dis-{source.name.replace('_', '-')}"
-    arrays = cached(cache, name, {**key, "format": 1}, lambda: _read(source, classes, *size))
-    pos, rgb, label = (torch.from_numpy(arrays[k]) for k in ("pos", "rgb", "label"))
-    return Room(source.name, pos, rgb, label)
-
-
-def _find(folder: Path) -> list[_Source]:
+def _find(folder: Path) -> dict[str, tuple[int, list[Path]]]:
+    """Area and files of every room by its name."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: is not a folder; ask for S3DIS at {PAGE}")
-    rooms: list[_Source] = []
-    for path in sorted([*folder.glob("*.npy"), *folder.glob("*.npz")]):
-        match = _AREA.search(path.stem)
-        if match:
-            rooms.append(_Source(int(match[1]), path.stem, (path,)))
+    prepared = sorted([*folder.glob("*.npy"), *folder.glob("*.npz")])
+    rooms = {p.stem: (int(m[1]), [p]) for p in prepared if (m := _AREA.search(p.stem))}
     if rooms:
         return rooms
     for notes in sorted(folder.glob("Area_*/*/Annotations")):
-        match = re.fullmatch(r"Area_(\d+)", notes.parent.parent.name)
+        name = f"{notes.parent.parent.name}_{notes.parent.name}"
+        match = _AREA.fullmatch(name)
         if match is None:
             continue
-        files = tuple(sorted(notes.glob("*.txt")))
+        files = sorted(notes.glob("*.txt"))
         if not files:
             raise ValueError(f"{notes}: the room is empty: it has no .txt files")
-        rooms.append(_Source(int(match[1]), f"Area_{match[1]}_{notes.parent.name}", files))
+        rooms[name] = int(match[1]), files
     if not rooms:
         raise FileNotFoundError(
             f"{folder}: has no Area_K/ROOM/Annotations/*.txt and no Area_K_ROOM.npy or .npz; "
@@ -172,41 +161,50 @@ def _find(folder: Path) -> list[_Source]:
     return rooms
 
 
-def _read(source: _Source, classes: Sequence[str], scale: float, voxel: float | None) -> Arrays:
-    if source.files[0].suffix == ".txt":
-        table = _read_raw(source.files, classes)
-    else:
-        table = _read_prepared(source.files[0], len(classes))
-    xyz = scale * (table["xyz"] - table["xyz"].min(0))
-    rows = slice(None) if voxel is None else _thinned(xyz, voxel)
-    return {
-        "pos": xyz[rows].astype(np.float32),
-        "rgb": table["rgb"][rows],
-        "label": table["label"][rows],
+def _read(
+    files: Sequence[Path], classes: Sequence[str], scale: float, voxel: float | None
+) -> Arrays:
+    """The points of a room from its lowest corner, thinned to one per voxel."""
+    raw = files[0].suffix == ".txt"
+    xyz, rgb, label = _read_raw(files, classes) if raw else _read_prepared(files[0], len(classes))
+    if not (rgb.min() >= 0 and rgb.max() <= 255):
+        raise ValueError(f"{files[0]}: has colors {rgb.min()} to {rgb.max()}, not 0 to 255")
+    pos = scale * (xyz - xyz.min(0))
+    out = {
+        "pos": pos.astype(np.float32),
+        "rgb": rgb.astype(np.uint8),
+        "label": label.astype(np.uint8),
     }
+    if voxel is None:
+        return out
+    cell = np.floor(pos / voxel).astype(np.int64)
+    rows = np.sort(np.unique(cell, axis=0, return_index=True)[1])  # the first point of every cube
+    return {name: array[rows] for name, array in out.items()}
 
 
-def _read_raw(files: Sequence[Path], classes: Sequence[str]) -> Arrays:
-    parts, labels = [], []
+def _read_raw(
+    files: Sequence[Path], classes: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (N, 3), (N, 3), (N,)
+    tables, labels = [], []
     for path in files:
         kind = path.stem.rpartition("_")[0]
-        other = "clutter" if "clutter" in classes else None
-        name = kind if kind in classes else other
-        if name is None:
+        name = kind if kind in classes else "clutter"
+        if name not in classes:
             raise ValueError(f"{path}: {kind!r} is not one of the classes {', '.join(classes)}")
-        parts.append(read_table(path, 6))
-        labels.append(np.full(len(parts[-1]), classes.index(name), dtype=np.uint8))
-    table = np.concatenate(parts)
-    rgb = _colors(files[0].parent, table[:, 3:])
-    return {"xyz": table[:, :3], "rgb": rgb, "label": np.concatenate(labels)}
+        tables.append(read_table(path, 6))
+        labels.append(np.full(len(tables[-1]), classes.index(name)))
+    table = np.concatenate(tables)
+    return table[:, :3], table[:, 3:], np.concatenate(labels)
 
 
-def _read_prepared(path: Path, count: int) -> Arrays:
+def _read_prepared(
+    path: Path, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (N, 3), (N, 3), (N,)
     if path.suffix == ".npz":
         held = read_arrays(path)
         if not {"xyz", "rgb", "label"} <= set(held):
             raise ValueError(f"{path}: must have xyz, rgb and label; it has {', '.join(held)}")
-        xyz, rgb, label = held["xyz"].astype(np.float64), held["rgb"], held["label"]
+        xyz, rgb, label = held["xyz"], held["rgb"], held["label"]
     else:
         with path.open("rb") as file:
             try:
@@ -215,23 +213,13 @@ def _read_prepared(path: Path, count: int) -> Arrays:
                 raise ValueError(f"{path}: cannot be read: {error}") from error
         if table.ndim != 2 or table.shape[1] != 7:
             raise ValueError(f"{path}: has shape {table.shape}, not (N, 7) of x y z r g b label")
-        xyz, rgb, label = table[:, :3].astype(np.float64), table[:, 3:6], table[:, 6]
+        xyz, rgb, label = table[:, :3], table[:, 3:6], table[:, 6]
     if xyz.ndim != 2 or not len(xyz) or xyz.shape != rgb.shape or label.shape != xyz.shape[:1]:
-        raise ValueError(f"{path}: has {xyz.shape} points, {rgb.shape} colors and {label.shape} "
-                         "labels, not (N, 3), (N, 3) and (N,)")  # fmt: skip
+        raise ValueError(
+            f"{path}: has {xyz.shape} points, {rgb.shape} colors and {label.shape} labels, not "
+            "(N, 3), (N, 3) and (N,)"
+        )
     if not np.isfinite(xyz).all():
         raise ValueError(f"{path}: has NaN or infinite coordinates")
     check_labels(path, label, count)
-    return {"xyz": xyz, "rgb": _colors(path, rgb), "label": label.astype(np.uint8)}
-
-
-def _colors(path: Path, rgb: np.ndarray) -> np.ndarray:  # (N, 3) uint8
-    if not (rgb.min() >= 0 and rgb.max() <= 255):
-        raise ValueError(f"{path}: has colors {rgb.min()} to {rgb.max()}, not 0 to 255")
-    return rgb.astype(np.uint8)
-
-
-def _thinned(xyz: np.ndarray, voxel: float) -> np.ndarray:  # (M,)
-    """The first point of every cube, in the order of the file."""
-    cell = np.floor(xyz / voxel).astype(np.int64)
-    return np.sort(np.unique(cell, axis=0, return_index=True)[1])
+    return xyz.astype(np.float64), rgb, label
