@@ -86,7 +86,8 @@ def _machine_part(g: torch.Generator) -> Solid:
     """A solid with others joined to it and cut out of it, each centered on its surface."""
     aligned = _choice(g, 3) > 0  # all along the same axes, as most machine parts are
     solid = _place(_single(g), g, 0.3, 1.0, aligned)
-    operations: list[Operation] = ["union"] * 2 + ["difference"] * 2 + ["intersection"]
+    operations: tuple[Operation, ...]
+    operations = ("union", "union", "difference", "difference", "intersection")
     for _ in range(1 + _choice(g, 7)):
         samples = solid.draw(256, g)
         at = samples.pos[samples.weight > 0][0]
