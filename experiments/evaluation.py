@@ -182,11 +182,11 @@ def ours(net: NormalNet | None = None) -> dict[str, Estimator]:
 def classical(ks: Sequence[int] = KS) -> dict[str, Estimator]:
     """PCA and jets of the second order, each with every number of neighbors."""
 
-    def answer(normals: Callable[..., Tensor], k: int, cloud: LabeledCloud) -> Tensor:
+    def run(normals: Callable[..., Tensor], k: int, cloud: LabeledCloud) -> Tensor:
         return normals(cloud.pos, k, at=cloud.subset)
 
     families: dict[str, Callable[..., Tensor]] = {"PCA": pca_normals, "Jet": jet_normals}
-    return {f"{name}, k = {k}": partial(answer, f, k) for name, f in families.items() for k in ks}
+    return {f"{name}, k = {k}": partial(run, f, k) for name, f in families.items() for k in ks}
 
 
 def fingerprint(net: NormalNet) -> str:

@@ -7,8 +7,8 @@
     python -m experiments.table1_normals --part runtime    time against points and neighbors
     python -m experiments.table1_normals --part layers     VecKM with one to four layers
 
-A run that was stopped goes on where it was when it is started again with the same options. The
-test clouds are looked at once, after the last step. What the numbers mean: experiments/README.md.
+A stopped run is resumed by the same command with the same options. The test clouds are evaluated
+once, after the last step. What the numbers mean: experiments/README.md.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def run_rows(rows: Sequence[Row], options: Options, name: str) -> Results:
                     "seed": seed,
                     "rmse": error,
                     "training": done,
-                    "answers": row.answers,
+                    "points": row.points,
                     "batch": row.batch,
                     "parameters": sum(p.numel() for p in net.parameters()),
                     "test_seconds": time.perf_counter() - start,

@@ -23,7 +23,7 @@ _PLACES = 500
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One corruption: the neighborhood of a place, and what its encoding says of it."""
+    """One corruption: the neighborhood of a place, and the density that its encoding holds."""
 
     name: str
     count: int  # points of the cloud

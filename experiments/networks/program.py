@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Table:
-    """One of the paper's tables: its rows, its data and what it says about them."""
+    """One of the paper's tables: its rows, its data and a description for the page."""
 
     number: int
     cases: tuple[Case, ...]

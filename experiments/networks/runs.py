@@ -1,6 +1,6 @@
 """Training and testing of one row of a table: once, in a folder of its own, killed or not.
 
-The test set is looked at after the last epoch. Nothing is chosen by it.
+The test set is evaluated once, after the last epoch. Nothing is selected on it.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def run(
         "test_seconds": time.perf_counter() - start,
     }
     write(done, lambda part: part.write_text(json.dumps(row, indent=1) + "\n"))
-    said = ", ".join(f"{name} {100 * value:.2f} %" for name, value in scores.items())
-    log(f"{key}, seed {recipe.seed}: {said}")
+    text = ", ".join(f"{name} {100 * value:.2f} %" for name, value in scores.items())
+    log(f"{key}, seed {recipe.seed}: {text}")
     return row
 
 
 def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:
     """Other settings or data have another folder."""
-    said = {
+    settings = {
         "model": describe_model(model),
         "task": describe_task(sets.task),
         "learn": sets.learn.checksum,
@@ -89,4 +89,6 @@ def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:
         "augment": None if sets.augment is None else asdict(sets.augment),
         "recipe": asdict(recipe),
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[
+        :10
+    ]

@@ -41,8 +41,8 @@ def race(
     clouds, points = batch.pos.shape[:2]
     size = {"clouds": clouds, "points": points, "date": today()}
     rows = [{"key": key, **size, "seconds": seconds} for key, seconds in times.items()]
-    said = ", ".join(f"{row['key']} {statistics.median(row['seconds']):.3f} s" for row in rows)
-    log(f"{clouds} x {points:,} points: {said}")
+    text = ", ".join(f"{row['key']} {statistics.median(row['seconds']):.3f} s" for row in rows)
+    log(f"{clouds} x {points:,} points: {text}")
     return rows
 
 

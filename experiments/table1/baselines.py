@@ -131,7 +131,7 @@ class DGCNN(LocalEncoder):
     `DGCNN <https://arxiv.org/abs/1801.07829>`_ (Wang et al., TOG 2019): four of them, of 64, 64,
     128 and 256 channels, then one layer on all four results. The search among features is by
     brute force, so the cloud is thinned to ``points`` at a time, as the VecKM authors do; a call
-    for more points is answered by several disjoint thinnings.
+    for more points is split over several disjoint graphs.
 
     Args:
         k: K, the point itself among them.

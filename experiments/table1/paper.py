@@ -1,8 +1,8 @@
 """The paper's normal estimation: one frame for every local encoder, and VecKM's network in it.
 
 Section 4.1 of the VecKM paper compares encoders by what a few layers can read from them: the
-encoder gives every point one feature vector, a perceptron answers with the normal. This module has
-the frame, the loss, the augmentation and the paper's own network; ``compared`` has its rivals.
+encoder gives every point one feature vector, and an MLP maps it to the normal. This module has
+the frame, the loss and the paper's own network; ``baselines`` has the others.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ class DenseNormalNet(nn.Module):
         at: Tensor | None = None,  # (M,) int64, rows of pos; all of them if None
     ) -> Tensor:  # (M, 3)
         """The unit normal of every point, or of the rows ``at``."""
-        return self.answer(self.encoder(unit_ball(pos), at))
+        return self.normals(self.encoder(unit_ball(pos), at))
 
-    def answer(
+    def normals(
         self,
         features: Tensor,  # (M, C)
     ) -> Tensor:  # (M, 3)

@@ -87,9 +87,7 @@ class Row:
     name: str
     title: str
     make: Callable[[], DenseNormalNet]
-    answers: (
-        int  # points of a visit: fewer where each costs more, so that visits take about as long
-    )
+    points: int  # points of a visit: fewer where each costs more, so that visits take about as long
     batch: int  # points of a step of Adam; the paper has 200, and a graph has to stay whole
 
 

@@ -1,4 +1,4 @@
-"""Training of one row: visits to turned clouds, checkpoints, and the test after the last visit."""
+"""Training of one row: visits to rotated clouds, checkpoints, and the test after the last one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from veckm.data.sampling import make_generator, rotation
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
 SAVE_EVERY = 20  # visits
-SETTLE = 20  # turned clouds that the batch norms average over in the end
+NORM_CLOUDS = 20  # rotated clouds that the batch norms average over at the end
 
 
 def train(
     row: Row, seed: int, clouds: Sequence[LabeledCloud], options: Options
 ) -> tuple[DenseNormalNet, dict[str, Any]]:
-    """The network after its last visit, and what was done; goes on from a checkpoint."""
+    """The network after its last visit, and a record of the training; resumes a checkpoint."""
     net = seeded(row.make, seed).train()
     optimizer = torch.optim.Adam(net.parameters(), lr=options.rate)
     generator = make_generator(seed + 1)
@@ -40,7 +40,7 @@ def train(
         optimizer.load_state_dict(state["optimizer"])
         generator.set_state(state["generator"])
         done = state["done"]
-        log(f"{row.title}, seed {seed}: goes on from visit {done['visits']}, {path}")
+        log(f"{row.title}, seed {seed}: resumes at visit {done['visits']}, {path}")
     while done["visits"] < options.visits:
         start = time.perf_counter()
         pick = int(torch.randint(len(clouds), (1,), generator=generator))
@@ -52,7 +52,7 @@ def train(
         if done["visits"] % SAVE_EVERY == 0 or done["visits"] == options.visits:
             save_checkpoint(path, net, optimizer, generator, done)
             log(f"{row.title}: visit {done['visits']} of {options.visits}, loss {done['loss']:.4f}")
-    settle(net, row, clouds, generator)
+    estimate_batch_norms(net, row, clouds, generator)
     return net, done
 
 
@@ -63,13 +63,13 @@ def visit(
     row: Row,
     generator: torch.Generator,
 ) -> tuple[int, float]:
-    """Turn the cloud, look at some of its points, learn from them; the steps, and the mean loss."""
-    seen, normal = look(net, cloud, row.answers, generator)
+    """Rotate the cloud and learn from some of its points; returns the steps and the mean loss."""
+    inputs, normal = gather_inputs(net, cloud, row.points, generator)
     losses = []
-    for x, n in zip(seen.split(row.batch), normal.split(row.batch), strict=True):
+    for x, n in zip(inputs.split(row.batch), normal.split(row.batch), strict=True):
         if len(n) < 2:  # a batch norm has no statistics of one point
             continue
-        loss = unoriented_loss(net.answer(net.encoder.features(x)), n)
+        loss = unoriented_loss(net.normals(net.encoder.features(x)), n)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -78,23 +78,23 @@ def visit(
 
 
 @torch.no_grad()
-def look(
+def gather_inputs(
     net: DenseNormalNet, cloud: LabeledCloud, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # (M, ...), (M, 3)
-    """What the encoder gathers at random points of the turned cloud, and their normals."""
-    turn = rotation(generator).float()
+    """What the encoder gathers at random points of the rotated cloud, and their normals."""
+    matrix = rotation(generator).float()
     at = torch.randperm(len(cloud.pos), generator=generator)[:count]
-    return net.encoder.gather(cloud.pos @ turn.T, at), cloud.normal[at] @ turn.T
+    return net.encoder.gather(cloud.pos @ matrix.T, at), cloud.normal[at] @ matrix.T
 
 
 @torch.no_grad()
-def settle(
+def estimate_batch_norms(
     net: DenseNormalNet, row: Row, clouds: Sequence[LabeledCloud], generator: torch.Generator
 ) -> None:
-    """Batch norms to the average over many turned training clouds, with the final weights.
+    """Set batch norms to the average over many rotated training clouds, with the final weights.
 
-    The running statistics follow the last few steps, which were all on one cloud in one turn:
-    with them the rivals of VecKM, which has no batch norm, would be tens of degrees worse.
+    The running statistics follow the last few steps, which were all on one rotated cloud: with
+    them the baselines would be tens of degrees worse; VecKM has no batch norm.
     """
     norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d)]
     if not norms:
@@ -103,10 +103,10 @@ def settle(
         norm.reset_running_stats()
         norm.momentum = None  # the plain average
     net.train()
-    for _ in range(SETTLE):
+    for _ in range(NORM_CLOUDS):
         pick = int(torch.randint(len(clouds), (1,), generator=generator))
-        seen, _ = look(net, clouds[pick], row.batch, generator)
-        net.answer(net.encoder.features(seen))
+        inputs, _ = gather_inputs(net, clouds[pick], row.batch, generator)
+        net.normals(net.encoder.features(inputs))
 
 
 @torch.no_grad()
@@ -123,8 +123,8 @@ def evaluate(net: DenseNormalNet, clouds: Iterable[LabeledCloud]) -> dict[str, f
 def checkpoint(row: Row, seed: int, options: Options) -> Path:
     """Where a training is kept; other settings have another place."""
     kept = ("meshes", "points", "shapes", "visits", "graph", "rate")
-    said = json.dumps({name: str(getattr(options, name)) for name in kept})
-    mark = hashlib.sha256(said.encode()).hexdigest()[:10]
+    settings = json.dumps({name: str(getattr(options, name)) for name in kept})
+    mark = hashlib.sha256(settings.encode()).hexdigest()[:10]
     return options.out / "checkpoints" / f"{row.name}-seed{seed}-{mark}.pt"
 
 

@@ -32,7 +32,7 @@ def test_the_table_has_every_encoder_beside_the_paper(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(training, "SETTLE", 1)
+    monkeypatch.setattr(training, "NORM_CLOUDS", 1)
     rows = ("kpconv-16", "dgcnn-32", "pointnet-300", "veckm")
     options = table1.Options(**{**TINY, "visits": 1}, rows=rows, out=tmp_path)
     assert table1.main(options) == 0
@@ -80,7 +80,7 @@ def test_the_rows_of_the_paper_average_to_what_it_prints() -> None:
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "SETTLE", 2)
+    monkeypatch.setattr(training, "NORM_CLOUDS", 2)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert table1.main(table1.Options(**TINY, rows=(row,), out=whole)) == 0
     monkeypatch.setattr(training, "SAVE_EVERY", 1)
@@ -104,16 +104,16 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
     assert len(calls) == 4
 
 
-def test_the_batch_norms_end_with_the_average_over_many_turned_clouds(tmp_path: Path) -> None:
+def test_the_batch_norms_end_with_the_average_over_many_rotated_clouds(tmp_path: Path) -> None:
     options = table1.Options(**TINY, out=tmp_path)
     clouds, _ = table1.make_clouds(options)
     net, _ = training.train(table1_rows.row_of("dgcnn-32", options), 0, clouds, options)
     norms = [layer for layer in net.modules() if isinstance(layer, torch.nn.BatchNorm1d)]
     assert len(norms) == 4 + 1 + 2
-    assert all(int(norm.num_batches_tracked) == training.SETTLE for norm in norms)
+    assert all(int(norm.num_batches_tracked) == training.NORM_CLOUDS for norm in norms)
     net.eval()
-    seen, _ = training.look(net, clouds[0], 50, torch.Generator().manual_seed(0))
-    inside = net.head[:2](net.encoder.features(seen))  # the first layer of the head, normed
+    inputs, _ = training.gather_inputs(net, clouds[0], 50, torch.Generator().manual_seed(0))
+    inside = net.head[:2](net.encoder.features(inputs))  # the first layer of the head, normed
     assert 0.5 < float(inside.detach().std(0).mean()) < 2
 
 
