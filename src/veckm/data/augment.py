@@ -1,4 +1,4 @@
-"""The paper's augmentation: every cloud is stretched and moved at random, and may be thinned."""
+"""The paper's augmentation: random scaling and translation, and optionally dropped points."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Augment:
     .. math:: x' = s \odot x + t, \qquad s_k \sim U[a, b], \quad t_k \sim U[-c, c]
 
     Sections 4.2 and 4.3 of the VecKM paper: c = 0.2, a = 0.67, b = 1.5. The paper does not say
-    whether the axes are drawn apart; here they are, as is the custom on these data.
+    whether the axes are scaled independently; here they are, as is usual on these data.
 
     Attributes:
         translation: c.
         scale: a and b.
-        per_axis: one factor an axis; False for one a cloud.
-        normals: the first three features are normals, which turn by 1 / s.
-        drop: the most that a cloud may lose of its points. The paper's text has none; its authors'
-            program has 0.875 for objects, and puts what is lost where the first point is. Here it
-            is gone, which a step is shorter by, so all clouds of a batch lose as much.
+        per_axis: one factor per axis; False for one per cloud.
+        normals: the first three features are normals, which transform by 1 / s.
+        drop: the largest share of its points that a cloud may lose. The paper's text has none; its
+            authors' program has 0.875 for objects and moves dropped points to the first one. Here
+            they are removed, equally many of all clouds of a batch.
     """
 
     translation: float = 0.2
@@ -45,11 +45,11 @@ class Augment:
             raise ValueError(f"drop is a share of the points, from 0 to below 1, got {self.drop!r}")
 
     def share(self, generator: torch.Generator) -> float:
-        """How much of their points the clouds of a batch lose: from U[0, drop]."""
+        """The share of points that the clouds of a batch lose, from U[0, drop]."""
         return self.drop * float(torch.rand((), generator=generator)) if self.drop else 0.0
 
     def __call__(self, sample: Sample, generator: torch.Generator, share: float = 0.0) -> Sample:
-        """The sample without a share of its points, stretched and moved, by the generator."""
+        """The sample without a share of its points, scaled and translated."""
         if share:
             count = len(sample.pos)
             sample = pick_points(sample, count - int(share * count), generator)
@@ -59,13 +59,13 @@ class Augment:
         shift = self.translation * (2 * torch.rand(3, generator=generator) - 1)
         features = sample.features
         if self.normals and features is not None:
-            features = torch.cat((_turned(features[:, :3], scale), features[:, 3:]), 1)
+            features = torch.cat((_stretched_normals(features[:, :3], scale), features[:, 3:]), 1)
         return replace(sample, pos=sample.pos * scale + shift, features=features)
 
 
-def _turned(
+def _stretched_normals(
     normal: Tensor,  # (N, 3)
     scale: Tensor,  # (3,) or (1,)
 ) -> Tensor:  # (N, 3)
-    """Normals of the stretched surface: by the inverse, and of length one again."""
+    """Unit normals of the scaled surface."""
     return torch.nn.functional.normalize(normal / scale, dim=-1)

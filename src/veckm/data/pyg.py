@@ -1,6 +1,6 @@
 """A transform of PyTorch Geometric that adds VecKM encodings to a ``Data``.
 
-It is made when it is first asked for, for PyTorch Geometric need not be installed.
+The class is created on first access, since PyTorch Geometric is optional.
 """
 
 from __future__ import annotations

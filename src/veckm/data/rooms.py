@@ -1,4 +1,4 @@
-"""What networks see of rooms: columns of one meter, or crops and whole scenes."""
+"""Samples of rooms for networks: columns of one meter, or crops and whole scenes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from veckm.data.samples import Sample, Samples, pick_points
 
 
 class Blocks(Samples):
-    """Rooms cut into square columns, each as equally many points.
+    """Rooms cut into square columns with equally many points each.
 
-    A point is placed from the middle of its column and from the floor; its features are its color
-    and where it is in the room, from 0 to 1 on each axis.
+    Positions are relative to the center of the column and the floor; the features of a point are
+    its color and its position in the room, from 0 to 1 on each axis.
 
     Args:
         rooms: the rooms.
         size: of a column, in meters.
         points: of a sample.
-        stride: from one column to the next. Half of ``size`` gives more to learn from.
+        stride: from one column to the next; half of ``size`` gives more training samples.
         least: columns with fewer points are left out, unless ``every``.
         every: for evaluation: a column with many points becomes several samples, so that every
-            point of it is in one of them. Otherwise each draw is a random choice. Where points are
-            taken a second time to fill a sample, those do not count.
+            point is in one of them. Otherwise each draw is a random choice. Points that are
+            repeated to fill a sample are ignored.
 
     Shapes:
         - pos: (points, 3), features: (points, 6), label: (points,)
@@ -78,9 +78,9 @@ class Blocks(Samples):
 
 
 def _columns(room: Room, size: float, step: float) -> list[tuple[tuple[float, float], np.ndarray]]:
-    """Middle and rows of every column that has points, each ordered as if shuffled.
+    """Center and rows of every column that has points, in random order.
 
-    Shuffled, so that a column cut into several samples gives each a fair picture.
+    Random, so that the samples of one column are alike.
     """
     xy = room.pos[:, :2].numpy().astype(np.float64)
     found = []
@@ -108,8 +108,8 @@ class Scenes(Samples):
         rooms: the rooms, best read with a voxel.
         points: at most this many of each, those nearest to a random point: a generator chooses it,
             else it is the middle of the room. None for all points.
-        exact: fill up smaller rooms, so that scenes can be put in one batch; points that are taken
-            a second time do not count.
+        exact: repeat points of smaller rooms, so that scenes fit into one batch; repeated points
+            are ignored.
 
     Shapes:
         - pos: (N, 3) about the middle of the floor, features: (N, 3), label: (N,)

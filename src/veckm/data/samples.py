@@ -1,7 +1,7 @@
 """Labeled clouds for networks: one sample, a batch of them, and sets to draw from.
 
-A set is a sequence of :class:`Sample`. Training draws with a generator, which may choose other
-points every time; without one the same sample comes back always.
+A dataset is a sequence of :class:`Sample`. Training draws with a generator, which may choose other
+points every time; without one a sample is always the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
-#: The label of a point that neither the loss nor a metric looks at.
+#: The label of points that losses and metrics ignore.
 IGNORE = -1
 
 
@@ -24,11 +24,11 @@ class Sample:
     """One labeled cloud.
 
     Attributes:
-        name: what errors call it.
+        name: for messages.
         pos: the points.
-        label: the class of the cloud, or one of every point; ``IGNORE`` (-1) does not count.
-        features: what else is known of a point: a normal, a color.
-        category: the kind of object, for part segmentation.
+        label: the class of the cloud, or of every point; ``IGNORE`` (-1) is ignored.
+        features: other inputs of every point, such as normals or colors.
+        category: of the object, for part segmentation.
 
     Shapes:
         - pos: (N, 3) float32
@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """B clouds of N points each, as networks take them.
+    """B clouds of N points each.
 
     Shapes:
         - pos: (B, N, 3) float32
@@ -75,10 +75,11 @@ def collate(samples: Sequence[Sample]) -> Batch:
         raise ValueError("a batch needs at least one sample, got none")
     first = samples[0]
     for other in samples[1:]:
-        if _form(other) != _form(first):
+        if _layout(other) != _layout(first):
             raise ValueError(
-                f"{other.name} has {_words(other)}, but {first.name} has {_words(first)}: the "
-                "clouds of a batch must be alike; draw as many points of each, or use a batch of 1"
+                f"{other.name} has {_described(other)}, but {first.name} has {_described(first)}: "
+                "the clouds of a batch must have the same number of points and the same fields; "
+                "draw equally many points of each, or use a batch of 1"
             )
     features = [s.features for s in samples if s.features is not None]
     categories = [s.category for s in samples if s.category is not None]
@@ -90,23 +91,23 @@ def collate(samples: Sequence[Sample]) -> Batch:
     )
 
 
-def _form(sample: Sample) -> tuple[object, ...]:
+def _layout(sample: Sample) -> tuple[object, ...]:
     features = None if sample.features is None else sample.features.shape
     return sample.pos.shape, sample.label.shape, features, sample.category is None
 
 
-def _words(sample: Sample) -> str:
+def _described(sample: Sample) -> str:
     channels = 0 if sample.features is None else sample.features.shape[-1]
     category = "no category" if sample.category is None else "a category"
     return f"{len(sample.pos)} points, {channels} features and {category}"
 
 
 class Samples(Sequence[Sample], ABC):
-    """A set of labeled clouds.
+    """A dataset of labeled clouds.
 
     Attributes:
         classes: the names of the labels, in their order.
-        checksum: of the files it was read from, by names and sizes, and of what was chosen of them.
+        checksum: of the names and sizes of its files, and of the selection from them.
     """
 
     classes: tuple[str, ...]
@@ -117,7 +118,7 @@ class Samples(Sequence[Sample], ABC):
 
     @abstractmethod
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
-        """Sample ``index``; a set may choose other points of it by the generator."""
+        """Sample ``index``; with a generator its points may be chosen at random."""
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -134,7 +135,7 @@ class Samples(Sequence[Sample], ABC):
 
     @property
     def in_channels(self) -> int:
-        """C, the features of a point beside its place."""
+        """C, the number of features of a point."""
         features = self[0].features
         return 0 if features is None else features.shape[-1]
 
@@ -163,7 +164,7 @@ class Stored(Samples):
         return len(self.names)
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
-        """Cloud ``index``, the same always."""
+        """Cloud ``index``."""
         b = self.batch
         features = None if b.features is None else b.features[index]
         category = None if b.category is None else int(b.category[index])
@@ -171,7 +172,7 @@ class Stored(Samples):
 
 
 class Subset(Samples):
-    """Some samples of a set, in a given order."""
+    """Some samples of a dataset, in a given order."""
 
     def __init__(self, whole: Samples, indices: Sequence[int]) -> None:
         self.whole, self.indices = whole, [int(i) for i in indices]
@@ -187,12 +188,12 @@ class Subset(Samples):
 
 
 def hold_out(samples: Samples, share: float, seed: int = 0) -> tuple[Subset, Subset]:
-    """A training and a validation part of a set, chosen by the seed alone.
+    """Split a dataset into a training and a validation part, by the seed alone.
 
     Args:
-        samples: the training split; a test split is not to be looked at.
+        samples: the training split.
         share: of the samples that go to validation, in (0, 1); at least one on either side.
-        seed: which ones.
+        seed: of the choice.
     """
     if not 0 < share < 1 or len(samples) < 2:
         raise ValueError(
@@ -205,7 +206,7 @@ def hold_out(samples: Samples, share: float, seed: int = 0) -> tuple[Subset, Sub
 
 
 def take(samples: Samples, count: int, seed: int = 0) -> Subset:
-    """``count`` samples chosen by the seed, or all where there are no more."""
+    """``count`` samples chosen by the seed, or all if there are fewer."""
     if count < 1:
         raise ValueError(f"at least one sample is needed, asked for {count}")
     order = torch.randperm(len(samples), generator=generator_of(seed, "take")).tolist()
@@ -219,9 +220,9 @@ def generator_of(*key: int | str) -> torch.Generator:
 
 
 def pick_points(sample: Sample, count: int, generator: torch.Generator) -> Sample:
-    """``count`` points of a sample: a random choice, or all of them and some a second time.
+    """``count`` points of a sample: a random choice, or all of them and some repeated.
 
-    A point's second time has the label :data:`IGNORE`, so that none counts twice.
+    Repeated points have the label :data:`IGNORE`, so that none counts twice.
     """
     n = len(sample.pos)
     if n >= count:
