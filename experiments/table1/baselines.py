@@ -1,8 +1,8 @@
 """The encoders that Table 1 of the VecKM paper compares with: PointNet, KPConv and DGCNN.
 
-Each is written after its own paper and has the sizes of the VecKM authors' experiment. All find
-their neighbors with a k-d tree where the space has three dimensions, so none pays for N^2
-distances that a user would not pay for either.
+Each follows its own paper, with the layers of :mod:`veckm.models` and the sizes of the VecKM
+authors' experiment. All find their neighbors with a k-d tree where the space has three dimensions,
+so none pays for N^2 distances that a user would not pay for either.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
-from experiments.table1.paper import LocalEncoder, perceptron
+from experiments.table1.paper import LocalEncoder
 from veckm.data.shapes import volume
+from veckm.models import ops
+from veckm.models.dgcnn import EdgeConv
+from veckm.models.fused import mlp_maxpool
+from veckm.models.kpconv import kernel_sums, kernel_weights
+from veckm.models.layers import LinearBN, mlp
 
 _SLOPE = 0.2  # of DGCNN's leaky ReLU
-_PAIRS = 1 << 24  # distances held at a time in a search by brute force
 
 
 class PointNet(LocalEncoder):
@@ -43,7 +47,7 @@ class PointNet(LocalEncoder):
     ) -> None:
         super().__init__()
         self.k, self.chunk, self.dim = _at_least("k", k, 1), chunk, channels[-1]
-        self.layers = perceptron(3, *channels)
+        self.layers = mlp((3, *channels))
 
     def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, K, 3)
         """Where the neighbors are, seen from each point."""
@@ -51,9 +55,7 @@ class PointNet(LocalEncoder):
 
     def features(self, gathered: Tensor) -> Tensor:  # (M, C)
         """The maximum over the neighbors of what the layers make of each."""
-        m, k, _ = gathered.shape
-        each: Tensor = self.layers(gathered.flatten(0, 1))  # (M * K, C)
-        return each.view(m, k, -1).max(dim=1).values
+        return mlp_maxpool(self.layers, gathered)
 
     def forward(self, pos: Tensor, at: Tensor | None = None) -> Tensor:  # (M, C)
         """The feature vector of every point, or of the rows ``at``, a chunk at a time."""
@@ -100,7 +102,7 @@ class KPConv(LocalEncoder):
         self.register_buffer("kernel", spread_points(kernel_points))
         apart = torch.cdist(self.kernel, self.kernel).fill_diagonal_(torch.inf)
         self.sigma = float(apart.amin(1).mean())
-        self.layers = perceptron(4 * kernel_points, *channels)
+        self.layers = mlp((4 * kernel_points, *channels))
 
     def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (M, P * 4)
         """The sums at the kernel points."""
@@ -111,10 +113,8 @@ class KPConv(LocalEncoder):
         patch: Tensor,  # (m, K, 3)
     ) -> Tensor:  # (m, P * 4)
         z = patch / self.radius
-        apart = torch.cdist(z.flatten(0, 1), self.kernel).view(*z.shape[:2], -1)  # (m, K, P)
-        weight = (1 - apart / self.sigma).clamp_min(0)
-        carried = torch.cat((torch.ones_like(z[..., :1]), z), dim=-1)  # (m, K, 4)
-        return (weight.mT @ carried / z.shape[1]).flatten(1)
+        features = torch.cat((torch.ones_like(z[..., :1]), z), dim=-1)  # (m, K, 4)
+        return kernel_sums(kernel_weights(z, self.kernel, self.sigma), features) / z.shape[1]
 
     def features(self, gathered: Tensor) -> Tensor:  # (M, C)
         """The weights W of the convolution and the fully connected layer."""
@@ -154,9 +154,8 @@ class DGCNN(LocalEncoder):
         super().__init__()
         self.k, self.points, self.dim = _at_least("k", k, 1), _at_least("points", points, 1), dim
         sizes = zip((3, *channels), channels, strict=False)
-        self.edges = nn.ModuleList(EdgeConv(wide, narrow) for wide, narrow in sizes)
-        self.last = nn.Linear(sum(channels), dim, bias=False)
-        self.norm = nn.BatchNorm1d(dim)
+        self.edges = nn.ModuleList(EdgeConv(wide, (narrow,)) for wide, narrow in sizes)
+        self.last = LinearBN(sum(channels), dim, _SLOPE)
 
     def gather(self, pos: Tensor, at: Tensor) -> Tensor:  # (max(M, P), 3)
         """The rows ``at``, then random others until the graph has ``points`` of them."""
@@ -170,10 +169,11 @@ class DGCNN(LocalEncoder):
         """The features of all points of the graph."""
         x, found = gathered, []
         for edge in self.edges:
-            x = edge(x, nearest(x.detach(), self.k))
+            near = ops.knn(x[None], x[None], min(self.k, len(x)), validate=False)[0]
+            x = edge(x, near)
             found.append(x)
-        x = self.norm(self.last(torch.cat(found, dim=-1)))
-        return nn.functional.leaky_relu(x, _SLOPE)
+        out: Tensor = self.last(torch.cat(found, dim=-1))
+        return out
 
     def forward(self, pos: Tensor, at: Tensor | None = None) -> Tensor:  # (M, C)
         """The feature vector of every point, or of the rows ``at``, a graph at a time."""
@@ -182,69 +182,6 @@ class DGCNN(LocalEncoder):
         parts = order.split(self.points)
         out = [self.features(self.gather(pos, rows[part]))[: len(part)] for part in parts]
         return torch.cat(out)[order.argsort()]
-
-
-class EdgeConv(nn.Module):
-    r"""One edge convolution of DGCNN, without the N * K edges.
-
-    .. math:: \Theta (x_j - x_i) + \Phi x_i = u_j + c_i, \qquad
-              u = \Theta x, \quad c = \Phi x - \Theta x
-
-    Batch norm and leaky ReLU are monotone in each channel, so the maximum over the edges of i is
-    that of u (the minimum where the norm's weight is negative), and the mean and variance of all
-    edges follow from sums over neighbors. The values are those of the plain way; the memory is
-    N * C instead of N * K * C.
-
-    Shapes:
-        - x: (N, C_in), near: (N, K) int64
-        - output: (N, C_out)
-    """
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.theta = nn.Linear(in_features, out_features, bias=False)
-        self.phi = nn.Linear(in_features, out_features, bias=False)
-        self.norm = nn.BatchNorm1d(out_features)
-
-    def forward(
-        self,
-        x: Tensor,  # (N, C_in)
-        near: Tensor,  # (N, K) int64
-    ) -> Tensor:  # (N, C_out)
-        """The maximum over the edges of every point."""
-        u = self.theta(x)
-        c = self.phi(x) - u
-        sign = torch.where(self.norm.weight.detach() < 0, -1.0, 1.0)
-        best = sign * nn.functional.embedding_bag(near, sign * u, mode="max")
-        mean, var = self._statistics(u, c, near)
-        scale = self.norm.weight * (var + self.norm.eps).rsqrt()
-        return nn.functional.leaky_relu((best + c - mean) * scale + self.norm.bias, _SLOPE)
-
-    def _statistics(
-        self, u: Tensor, c: Tensor, near: Tensor
-    ) -> tuple[Tensor, Tensor]:  # (C_out,) each
-        """Mean and variance over all edges; the running ones where it does not train."""
-        running_mean, running_var = self.norm.running_mean, self.norm.running_var
-        count = self.norm.num_batches_tracked
-        assert running_mean is not None
-        assert running_var is not None
-        assert count is not None
-        if not self.training:
-            return running_mean, running_var
-        edges = near.numel()
-        share = torch.bincount(near.flatten(), minlength=len(u)).to(u) / edges  # (N,)
-        u_mean, c_mean = share @ u, c.mean(0)
-        u, c = u - u_mean, c - c_mean
-        # Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i)
-        among = nn.functional.embedding_bag(near, u, mode="sum")  # (N, C), sum_j u_j
-        var = share @ u.square() + c.square().mean(0) + 2 * (among * c).sum(0) / edges
-        var = var.clamp_min(0)
-        with torch.no_grad():
-            count.add_(1)
-            step = 1 / int(count) if self.norm.momentum is None else self.norm.momentum
-            running_mean.lerp_(u_mean + c_mean, step)
-            running_var.lerp_(var * edges / max(edges - 1, 1), step)
-        return u_mean + c_mean, var
 
 
 def patches(
@@ -261,21 +198,6 @@ def patches(
         index = tree.query(x[rows.cpu().numpy()], k=k, workers=torch.get_num_threads())[1]
         near = torch.from_numpy(index.reshape(len(rows), k)).to(pos.device)
         yield pos[near] - pos[rows].unsqueeze(1)
-
-
-def nearest(
-    x: Tensor,  # (N, C)
-    k: int,
-) -> Tensor:  # (N, K) int64
-    """The K nearest rows of every row, itself among them."""
-    k = min(k, len(x))
-    if x.shape[1] == 3:
-        at = x.cpu().numpy()
-        index = cKDTree(at).query(at, k=k, workers=torch.get_num_threads())[1]
-        return torch.from_numpy(index.reshape(len(x), k)).to(x.device)
-    chunk = max(1, _PAIRS // len(x))
-    found = [torch.cdist(rows, x).topk(k, largest=False).indices for rows in x.split(chunk)]
-    return torch.cat(found)
 
 
 def spread_points(count: int) -> Tensor:  # (count, 3)

@@ -8,15 +8,15 @@ the frame, the loss and the paper's own network; ``baselines`` has the others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from veckm import inputs
-from veckm.data.sampling import make_generator
 from veckm.encoder import VecKM
+from veckm.models.layers import mlp
 from veckm.nn import ComplexLinear, ComplexReLU
 from veckm.nn.module import as_real
 from veckm.planning import EngineName
@@ -124,7 +124,7 @@ class VecKMEncoder(LocalEncoder):
 
 
 class DenseNormalNet(nn.Module):
-    r"""The frame of Table 1: an encoder, a perceptron, a unit normal for every point.
+    r"""The frame of Table 1: an encoder, an MLP, a unit normal for every point.
 
     .. math:: n_k = \frac{h(f_k)}{|h(f_k)|}, \qquad f_k = \mathrm{encoder}(X)_k
 
@@ -150,7 +150,7 @@ class DenseNormalNet(nn.Module):
         super().__init__()
         self.encoder = encoder
         sizes = [dim, *hidden]
-        self.head = nn.Sequential(*perceptron(*sizes), nn.Linear(sizes[-1], 3))
+        self.head = nn.Sequential(*mlp(sizes), nn.Linear(sizes[-1], 3))
 
     def forward(
         self,
@@ -172,15 +172,6 @@ def paper_network(layers: int = 3, engine: EngineName = "auto") -> DenseNormalNe
     """The row "VecKM (Ours)" of Table 1; other numbers of layers are the ablation of Section 5."""
     encoder = VecKMEncoder(layers, engine=engine)
     return DenseNormalNet(encoder, encoder.dim, hidden=())
-
-
-def perceptron(*sizes: int) -> nn.Sequential:
-    """Linear, batch norm and ReLU from each size to the next, on rows (M, sizes[0])."""
-    stack: list[nn.Module] = []
-    for wide, narrow in pairwise(sizes):
-        # No bias: the norm would subtract it again.
-        stack += [nn.Linear(wide, narrow, bias=False), nn.BatchNorm1d(narrow), nn.ReLU(True)]
-    return nn.Sequential(*stack)
 
 
 def unit_ball(
@@ -219,20 +210,3 @@ def unoriented_loss(
         - output: ()
     """
     return 1 - (predicted * normal).sum(-1).abs().mean()
-
-
-def seeded(make: Callable[[], DenseNormalNet], seed: int) -> DenseNormalNet:
-    """``make()`` with weights that depend on ``seed`` alone; the global generator is kept."""
-    with torch.random.fork_rng(devices=[]):  # layers draw a first start from the global one
-        net = make()
-    generator = make_generator(seed)
-    with torch.no_grad():
-        for layer in net.modules():
-            if isinstance(layer, nn.Linear):
-                reach = layer.in_features**-0.5  # torch's own rule
-                for value in layer.parameters():
-                    value.uniform_(-reach, reach, generator=generator)
-            elif isinstance(layer, ComplexLinear):
-                std = (layer.in_features + layer.out_features) ** -0.5  # as in reset_parameters
-                as_real(layer.weight).normal_(0.0, std, generator=generator)
-    return net

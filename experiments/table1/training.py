@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from experiments.common import log, write
 from experiments.evaluation import mean_over_sets
-from experiments.table1.paper import DenseNormalNet, seeded, unoriented_loss
+from experiments.table1.paper import DenseNormalNet, unoriented_loss
 from experiments.table1.rows import Options, Row
 from veckm.data.protocol import LabeledCloud
 from veckm.data.sampling import make_generator, rotation
+from veckm.models.layers import seeded
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
 SAVE_EVERY = 20  # visits

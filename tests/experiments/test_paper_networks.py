@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from experiments.table1.baselines import DGCNN, EdgeConv, KPConv, PointNet, nearest, spread_points
+from experiments.table1.baselines import DGCNN, KPConv, PointNet, spread_points
 from experiments.table1.paper import (
     DenseNormalNet,
     LocalEncoder,
     VecKMEncoder,
     paper_network,
-    seeded,
     unit_ball,
     unoriented_loss,
 )
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from veckm.data.sampling import make_generator, rotation
 from veckm.data.shapes import sphere, statue
+from veckm.models.layers import seeded
 from veckm.nn import ComplexLinear
 
 N = 300
@@ -236,50 +236,19 @@ def test_kpconv_gathers_the_sums_of_its_formula() -> None:
 # --- DGCNN
 
 
-def plain_edge_conv(conv: EdgeConv, x: Tensor, near: Tensor) -> Tensor:
-    """The slow twin: all N * K edges, torch's own batch norm, then the maximum."""
-    n, k = near.shape
-    edges = conv.theta(x[near] - x[:, None]) + conv.phi(x)[:, None]
-    normed = conv.norm(edges.flatten(0, 1)).view(n, k, -1)
-    return torch.nn.functional.leaky_relu(normed, 0.2).amax(1)
-
-
-@pytest.mark.parametrize(
-    ("training", "momentum"), [(True, 0.1), (True, None), (False, 0.1)], ids=str
-)
-def test_the_edge_convolution_is_that_over_all_edges(
-    training: bool, momentum: float | None
-) -> None:
-    x = torch.randn(60, 5, generator=make_generator(0), dtype=torch.float64, requires_grad=True)
-    near = nearest(x.detach(), 7)
-    ours, twin = EdgeConv(5, 6).double(), EdgeConv(5, 6).double()
-    with torch.no_grad():
-        ours.norm.weight.copy_(torch.linspace(-1, 2, 6))  # some channels turn upside down
-        ours.norm.bias.copy_(torch.linspace(-0.5, 0.5, 6))
-        ours.norm.running_var.copy_(torch.linspace(0.5, 2, 6))
-    twin.load_state_dict(ours.state_dict())
-    ours.norm.momentum = twin.norm.momentum = momentum
-    out, expected = (
-        ours.train(training)(x, near),
-        plain_edge_conv(twin.train(training), x, near),
-    )
-    torch.testing.assert_close(out, expected)
-    pull = torch.randn(60, 6, generator=make_generator(1), dtype=torch.float64)
-    got = torch.autograd.grad(out, [x, *ours.parameters()], pull)
-    wanted = torch.autograd.grad(expected, [x, *twin.parameters()], pull)
-    for a, b in zip(got, wanted, strict=True):
-        torch.testing.assert_close(a, b)
-    torch.testing.assert_close(ours.norm.running_mean, twin.norm.running_mean)
-    torch.testing.assert_close(ours.norm.running_var, twin.norm.running_var)
-
-
-@pytest.mark.parametrize("channels", [3, 5])
-def test_the_nearest_rows_are_the_nearest(channels: int) -> None:
-    x = torch.randn(200, channels, generator=make_generator(0))
-    got = nearest(x, 9)
-    distance = torch.cdist(x, x)
-    expected = distance.topk(9, largest=False).values
-    torch.testing.assert_close(distance.gather(1, got).sort(1).values, expected)
+@torch.no_grad()
+def test_dgcnn_finds_its_graph_anew_before_each_convolution() -> None:
+    encoder, x = network("dgcnn").encoder, cloud()
+    assert isinstance(encoder, DGCNN)
+    expected, outputs = x, []
+    for edge in encoder.edges:
+        near = torch.cdist(expected, expected).topk(10, largest=False).indices
+        theta, phi = edge.linear.weight.chunk(2, dim=1)
+        edges = (expected[near] - expected[:, None]) @ theta.T + (expected @ phi.T)[:, None]
+        expected = torch.nn.functional.leaky_relu(edge.norm(edges), 0.2).amax(1)
+        outputs.append(expected)
+    got = encoder.features(x)
+    torch.testing.assert_close(got, encoder.last(torch.cat(outputs, -1)), rtol=1e-3, atol=1e-4)
 
 
 @torch.no_grad()
