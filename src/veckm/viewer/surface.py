@@ -1,64 +1,56 @@
-"""Normals, curvature and the error to expect of them, estimated once somebody asks."""
+"""Normals, curvature and their expected error, estimated when they are first needed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from veckm.tasks.normals import estimate
-from veckm.viewer.encode import Encodings
-from veckm.viewer.shown import Shown
+from veckm.viewer.display import DisplayCloud
+from veckm.viewer.encodings import Encodings
 
-#: Fewer points than this do not say where a surface is.
-_FEW = 8
+#: Fewer points than this do not define a surface.
+_MIN_POINTS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """What is known of the surface at the shown points.
+    """The surface at the displayed points.
 
     Attributes:
         normal: unit length.
-        error: the angle error to expect, in degrees.
-        bend: mean curvature, in one over the file's unit.
-        own: whether the normals are the file's own.
+        error: expected angle error, in degrees.
+        curvature: mean curvature, in one over the file's unit.
+        from_file: whether the normals are the file's own.
 
     Shapes:
-        - normal: (M, 3), error: (M,), bend: (M,)
+        - normal: (M, 3), error: (M,), curvature: (M,)
     """
 
     normal: np.ndarray
     error: np.ndarray
-    bend: np.ndarray
-    own: bool
+    curvature: np.ndarray
+    from_file: bool
 
+    @classmethod
+    def of(cls, display: DisplayCloud, encodings: Encodings) -> Surface:
+        """The surface of the points with the noise of the encodings.
 
-def surface_of(shown: Shown, encodings: Encodings) -> Surface:
-    """The surface at the shown points, as the noise has moved them.
-
-    The file's own normals are taken where it has some and no noise has been added.
-    """
-    if len(encodings) < _FEW:
-        raise ValueError(
-            f"{shown.name}: {len(encodings)} points are too few for normals; "
-            f"at least {_FEW} are needed"
+        The file's own normals are used if it has some and no noise was added.
+        """
+        if len(encodings) < _MIN_POINTS:
+            raise ValueError(
+                f"{display.name}: {len(encodings)} points are too few for normals; "
+                f"at least {_MIN_POINTS} are needed"
+            )
+        found = estimate(encodings.at, orient="consistent", curvature=True)
+        own = display.cloud.normals if not encodings.settings.noise else None
+        normal = found.normal.numpy()
+        if own is not None:
+            normal = np.nan_to_num(own[display.rows.numpy()].astype(np.float32))
+            normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
+        error, curvature = (
+            values.nan_to_num().float().numpy() for values in (found.error, found.mean_curvature)
         )
-    found = estimate(encodings.at, orient="consistent", curvature=True)
-    own = shown.cloud.normals if not encodings.settings.noise else None
-    normal = found.normal.numpy() if own is None else _unit(own[shown.rows.numpy()])
-    bend = _finite(found.mean_curvature)
-    return Surface(normal, _finite(found.error), bend, own is not None)
-
-
-def _unit(normal: np.ndarray) -> np.ndarray:
-    normal = np.nan_to_num(normal.astype(np.float32))
-    length: np.ndarray = np.linalg.norm(normal, axis=1, keepdims=True)
-    unit: np.ndarray = normal / np.maximum(length, 1e-12)
-    return unit
-
-
-def _finite(values: Tensor) -> np.ndarray:
-    return torch.nan_to_num(values).float().numpy()
+        return cls(normal, error, curvature, own is not None)
