@@ -10,7 +10,12 @@ import numpy as np
 import viser
 
 from veckm.palette import Color
-from veckm.viewer.coloring import color_by_file, color_by_similarity, color_by_surface
+from veckm.viewer.coloring import (
+    Surface,
+    color_by_file,
+    color_by_similarity,
+    color_by_surface,
+)
 from veckm.viewer.colors import Coloring, Legend
 from veckm.viewer.display import DisplayCloud
 from veckm.viewer.encodings import Encodings, Settings
@@ -19,7 +24,6 @@ from veckm.viewer.panel import Panel, ViewState
 from veckm.viewer.picking import describe_point, pick
 from veckm.viewer.reconstruction_view import cross_section
 from veckm.viewer.scene import SceneCloud, place_camera, side_by_side
-from veckm.viewer.surface import Surface
 from veckm.viewer.worker import Worker
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 #: A control that has not moved for this many seconds has been released.
@@ -24,7 +23,6 @@ class Worker:
         self._work, self._failed = work, failed
         self._change = threading.Condition()
         self._requested = self._served = 0
-        self._last = 0.0
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="veckm view", daemon=True)
         self.start = self._thread.start
@@ -33,7 +31,6 @@ class Worker:
         """Ask for the work to be done."""
         with self._change:
             self._requested += 1
-            self._last = time.monotonic()
             self._change.notify_all()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -47,23 +44,25 @@ class Worker:
     def wait(self, timeout: float) -> None:
         """Wait until every request is served."""
         with self._change:
-            done = self._change.wait_for(lambda: self._served == self._requested, timeout)
-        if not done:
-            raise TimeoutError(f"the page is still busy after {timeout:g} s")
+            if not self._change.wait_for(lambda: self._served == self._requested, timeout):
+                raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
     def _run(self) -> None:
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._stopped or self._served != self._requested)
-                while not self._stopped and (rest := self._last + _QUIET - time.monotonic()) > 0:
-                    self._change.wait(rest)
-                if self._stopped:
-                    return
+        with self._change:
+            while not self._stopped:
                 requested = self._requested
-            try:
-                self._work()
-            except Exception as error:  # the thread must survive a request that fails
-                self._failed(error)
-            with self._change:
-                self._served = requested
-                self._change.notify_all()
+                if requested == self._served:
+                    self._change.wait()
+                elif not self._change.wait(_QUIET) and requested == self._requested:
+                    self._serve(requested)
+
+    def _serve(self, requested: int) -> None:
+        self._change.release()  # requests may come while the work is done
+        try:
+            self._work()
+        except Exception as error:  # the thread must survive a request that fails
+            self._failed(error)
+        finally:
+            self._change.acquire()
+        self._served = requested
+        self._change.notify_all()
