@@ -15,7 +15,7 @@ def bar(
     """A progress bar of `total` steps; none without a label.
 
     Yields a function to call after each step, or after several with their number. Steps of another
-    `unit`, such as points, are printed in thousands and millions. `done` steps are complete already.
+    `unit`, such as points, are printed in thousands and millions. `done` steps are already done.
     """
     if label is None:
         yield lambda _steps=1: None
