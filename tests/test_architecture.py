@@ -23,7 +23,7 @@ LAYERS = (
     ("progress", "memory", "extras"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-LONGEST_FILE = 350
+LONGEST_FILE, LARGEST_PACKAGE = 350, 18_000
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -108,3 +108,8 @@ def test_no_file_is_longer_than_350_lines() -> None:
         if length > LONGEST_FILE
     ]
     assert not long, f"files of more than {LONGEST_FILE} lines, split them:\n" + "\n".join(long)
+
+
+def test_the_package_has_at_most_18000_lines() -> None:
+    total = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
+    assert total <= LARGEST_PACKAGE, f"src/veckm has {total:,} lines, more than {LARGEST_PACKAGE:,}"
