@@ -24,8 +24,8 @@ from benchmarks import tables
 from benchmarks.harness import log, metadata
 from veckm.cloud import PointCloud
 from veckm.data import shapes
-from veckm.viewer import Page, serve, show
-from veckm.viewer.encode import suggested
+from veckm.viewer import DisplayCloud, Page, serve
+from veckm.viewer.encodings import Settings
 from veckm.viewer.server import address
 
 #: Sliders in the order of the page.
@@ -80,9 +80,9 @@ def moved(tab: Any, slider: int) -> float:
 
 def measure(options: Options) -> dict[str, list[float]]:
     """Every slider, step by step."""
-    cloud = show(PointCloud(shapes.statue(options.points).pos.numpy()), "statue")
+    cloud = DisplayCloud.of(PointCloud(shapes.statue(options.points).pos.numpy()), "statue")
     with serve(port=0) as server:
-        page = Page(server, cloud, settings=replace(suggested(cloud), dim=options.dim))
+        page = Page(server, cloud, settings=replace(Settings.suggested(cloud), dim=options.dim))
         page.start()
         with browser_page(address(server)) as tab:
             until(tab, "shown after")

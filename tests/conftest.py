@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,36 @@ pytest.register_assert_rewrite("conformance", "gradients", "invariance", "tolera
 # The same examples in every run, and no deadline: a slow machine is not a failure.
 settings.register_profile("veckm", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("veckm")
+
+
+#: What the reason of a skip says if a package is missing.
+MISSING = ("could not import", "is not installed", "needs the extra")
+
+
+def _fail_if_missing(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """With VECKM_REQUIRE_EXTRAS, a test that is skipped for a missing package is a failure."""
+    if not os.environ.get("VECKM_REQUIRE_EXTRAS") or not report.skipped:
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if any(words in reason for words in MISSING):
+        report.outcome = "failed"
+        report.longrepr = f"VECKM_REQUIRE_EXTRAS is set, but this was skipped. {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a test."""
+    report = yield
+    _fail_if_missing(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The report of a file, whose top may skip it as a whole."""
+    report = yield
+    _fail_if_missing(report)
+    return report
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Principal components of encodings: the few directions in which those of a cloud differ most."""
+"""Principal components of encodings, computed in chunks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from veckm.parallel import one_thread, share, workers
 
-#: Rows in hand in one worker.
+#: Rows that a worker processes at a time.
 _ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """A mean and orthonormal directions, of real numbers: a complex one is two.
+    """A mean and orthonormal directions of real features; a complex number is two.
 
     Attributes:
         mean: of the features.
         basis: the directions, those with the largest variance first. The sign of each is such that
             its largest entry is positive, so that it does not depend on the run.
         variance: along each direction.
-        total: variance along all directions together.
+        total: total variance.
 
     Shapes:
         - mean: (F,), basis: (F, k), variance: (k,)
@@ -36,12 +36,12 @@ class Components:
 
     @property
     def explained(self) -> float:
-        """Share of the variance that is along the directions."""
+        """Share of the total variance."""
         return float(self.variance.sum()) / self.total if self.total > 0 else 1.0
 
     @one_thread()
     def project(self, features: Tensor) -> Tensor:  # (N, D) complex or (N, F) real -> (N, k)
-        """Coordinates along the directions, float32, without a graph."""
+        """Coordinates along the directions, float32, without gradients."""
         x = as_real(features).detach()
         out = torch.empty(len(x), self.basis.shape[1])
 
@@ -55,15 +55,15 @@ class Components:
 
 
 def as_real(features: Tensor) -> Tensor:  # (N, D) complex -> (N, 2 D); real as it is
-    """Real and imaginary parts in turn."""
+    """Interleaved real and imaginary parts."""
     return torch.view_as_real(features).flatten(1) if features.is_complex() else features
 
 
 @one_thread()
 def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
-    """The k directions of largest variance, from encodings that come in pieces.
+    """The k directions of largest variance, from encodings in chunks.
 
-    Sums are about the first encoding and in float64, so that the mean takes no digits away.
+    Sums are relative to the first encoding and in float64, to avoid cancellation.
 
     Args:
         chunks: (N, D) complex or (N, F) real each; together at least one row.
@@ -79,9 +79,9 @@ def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
             sums = _Sums(x[0].double())
         sums.add(x)
     if sums is None:
-        raise ValueError("there are no encodings to find components of")
+        raise ValueError("there are no encodings to compute components of: all chunks are empty")
     mean, covariance = sums.finish()
-    # By torch, whose threads we can keep to one: those of SciPy's BLAS spin on a busy machine.
+    # torch, limited to one thread: the threads of SciPy's BLAS spin on a busy machine.
     values, vectors = torch.linalg.eigh(covariance)
     values, basis = values[-k:].flip(0), vectors[:, -k:].flip(1)
     largest = basis.abs().argmax(0, keepdim=True)
@@ -92,7 +92,7 @@ def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
 
 
 class _Sums:
-    """Sums of features and of their products, about the first of them."""
+    """Sums of features and of their products, relative to the first of them."""
 
     def __init__(self, shift: Tensor) -> None:  # (F,)
         self.shift = shift
@@ -100,7 +100,7 @@ class _Sums:
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}  # of each worker: (F,), (F, F)
 
     def add(self, x: Tensor) -> None:  # (N, F)
-        """Some more rows."""
+        """Add rows."""
         size = len(self.shift)
 
         def make(worker: int) -> Callable[[Tensor], None]:
@@ -121,7 +121,7 @@ class _Sums:
         self._count += len(x)
 
     def finish(self) -> tuple[Tensor, Tensor]:  # (F,), (F, F)
-        """Mean and covariance about the shift, added in the order of the workers."""
+        """Mean and covariance relative to the shift, summed in the order of the workers."""
         tables = [self._tables[worker] for worker in sorted(self._tables)]
         total = sum((t for t, _ in tables), torch.zeros_like(self.shift))
         square = sum((s for _, s in tables), torch.zeros_like(tables[0][1]))

@@ -1,4 +1,4 @@
-"""Packages that only some parts need: the sentence that says which to install."""
+"""Optional packages, and the error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class MissingExtra(ImportError):
-    """A package of an extra is not installed; the text says how to install it."""
+    """A package of an extra is not installed; the message says how to install it."""
 
 
 def need(package: str, what: str, extra: str) -> ModuleType:
@@ -15,7 +15,7 @@ def need(package: str, what: str, extra: str) -> ModuleType:
 
     Args:
         package: its name.
-        what: the part of veckm that needs it, as the error says it.
+        what: the part of veckm that needs it, for the message.
         extra: the extra of veckm that has it.
 
     Raises:
@@ -25,6 +25,6 @@ def need(package: str, what: str, extra: str) -> ModuleType:
         return import_module(package)
     except ModuleNotFoundError as error:
         if error.name != package.partition(".")[0]:
-            raise  # it is there, but something that it needs is not
+            raise  # it is installed, but one of its own dependencies is not
         text = f"{what} needs the package {package}: pip install 'veckm[{extra}]'"
         raise MissingExtra(text) from error

@@ -1,12 +1,12 @@
-"""Threads of one core each for work made of many small operations.
+"""Threads for work made of many small operations, each on one core.
 
 Inside each operation torch's own threads wait for each other. Beside another process one of them is
-often descheduled, the others spin until it comes back, and a call of many small operations takes
-ten to forty times as long. So public calls run torch on one thread (`one_thread`) and share whole
-blocks of their work among threads of our own (`share`), which wait for each other only at the end.
+often descheduled, the others spin until it returns, and a call of many small operations takes ten
+to forty times as long. Therefore public calls run torch on one thread (`one_thread`) and share
+whole blocks of their work among our own threads (`share`), which wait for each other at the end.
 
-What each worker does is fixed by the items' order and the number of workers, so that results do not
-change from run to run.
+The order of the items and the number of workers decide what each worker does, so that results do
+not change from run to run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _here = threading.local()  # .threads: what torch had in this thread, 0 outside
 _lock = threading.Lock()
 _outer: list[int] = []  # the user's number of threads, once for each thread that is inside
 _pool: list[ThreadPoolExecutor] = []
-#: More than this brings little: the blocks share one memory bus.
+#: More than this gains little: the workers share one memory bus.
 _MOST_WORKERS = 8
 
 
@@ -40,7 +40,7 @@ def threads() -> int:
 
 
 def workers(device: torch.device, items: int) -> int:
-    """How many threads are worth while for so many items."""
+    """How many threads are worth starting for so many items."""
     if device.type != "cpu":
         return 1  # the device has its own parallelism
     return max(1, min(threads(), _MOST_WORKERS, items // 4))
@@ -52,10 +52,10 @@ def share(
     count: int,
     label: str | None = None,
 ) -> None:
-    """Do all items, worker w the items w, w + count, ...
+    """Process all items: worker w takes the items w, w + count, ...
 
-    `make(w)` is called once for each worker and returns what it does with an item, so that each
-    has buffers of its own. Without a label there is no progress bar.
+    `make(w)` is called once per worker and returns the function of an item, so that every worker
+    has its own buffers. Without a label there is no progress bar.
     """
     with bar(len(items), label) as advance:
         if count == 1:
@@ -92,14 +92,14 @@ def share(
 
 
 def _workers() -> ThreadPoolExecutor:
-    """Threads that wait for work: starting them anew took longer than small clouds take."""
+    """Threads that wait for work: starting them can take longer than a small cloud."""
     with _lock:
         if not _pool:
             _pool.append(ThreadPoolExecutor(_MOST_WORKERS, thread_name_prefix="veckm"))
         return _pool[0]
 
 
-# Threads do not live on in a forked process, for example that of a DataLoader.
+# Threads do not survive a fork, for example that of a DataLoader.
 os.register_at_fork(after_in_child=_pool.clear)
 
 

@@ -1,4 +1,4 @@
-"""Progress bars for long work: only on a terminal, and only once it takes more than a second."""
+"""Progress bars: only on a terminal, and only for work of more than a second."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tqdm import tqdm
 def bar(
     total: int, label: str | None, unit: str = "it", done: int = 0
 ) -> Iterator[Callable[..., object]]:
-    """A bar of `total` steps; no label, no bar.
+    """A progress bar of `total` steps; none without a label.
 
-    What it yields is called after each step, or after several with their number. Steps of another
-    `unit`, as points, are counted in thousands and millions. `done` steps were done before.
+    Yields a function to call after each step, or after several with their number. Steps of another
+    `unit`, such as points, are printed in thousands and millions. `done` steps are already done.
     """
     if label is None:
         yield lambda _steps=1: None

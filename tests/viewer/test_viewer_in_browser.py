@@ -10,8 +10,8 @@ from verbs import run
 pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
 
 
-from veckm.viewer import Page, serve, show
-from veckm.viewer.colors import RISING, colored
+from veckm.viewer import DisplayCloud, Page, serve
+from veckm.viewer.colors import SEQUENTIAL, map_colors
 from veckm.viewer.server import address
 
 #: Sliders in the order of the page.
@@ -19,17 +19,17 @@ SIZE, RADIUS, DETAIL, DIM, NOISE = range(5)
 
 
 @pytest.fixture
-def shown(cloud):
-    return show(cloud, "statue.ply")
+def display(cloud):
+    return DisplayCloud.of(cloud, "statue.ply")
 
 
 @pytest.fixture
-def live(shown, open_tab):
+def live(display, open_tab):
     """A served page and the tab that shows it."""
     with serve(port=0) as server:
-        page = Page(server, shown)
+        page = Page(server, display)
         page.start()
-        page.settle()
+        page.wait()
         tab = open_tab(address(server))
         yield page, tab
         page.stop()
@@ -39,7 +39,7 @@ def live(shown, open_tab):
 def on_ramp(image: np.ndarray) -> float:
     """Share of the drawn pixels whose color is one of the similarity's ramp."""
     pixels = image[drawn(image)].astype(int)[::7]
-    ramp = colored(np.linspace(0, 1, 256), 0, 1, RISING).astype(int)
+    ramp = map_colors(np.linspace(0, 1, 256), 0, 1, SEQUENTIAL).astype(int)
     return float((np.abs(pixels[:, None] - ramp[None]).max(-1).min(1) < 10).mean())
 
 
@@ -57,23 +57,23 @@ def test_the_page_shows_the_cloud_and_its_legend(live):
     assert drawn(image).mean() > 0.05
     assert len(np.unique(image[drawn(image)] // 32, axis=0)) > 30  # many colors, not one
     assert tab.page.get_by_text("8,000 points, all shown").is_visible()
-    assert tab.page.get_by_text("Encoding, principal directions").is_visible()
+    assert tab.page.get_by_text("Encoding, principal components").is_visible()
 
 
-def test_a_click_recolors_by_similarity_and_forgetting_brings_back(live):
+def test_a_click_recolors_by_similarity_and_clearing_brings_back(live):
     page, tab = live
     before = tab.still()
     assert on_ramp(before) < 0.5
     tab.page.mouse.click(*on_cloud(before))
     tab.until(lambda image: on_ramp(image) > 0.85, "similarity")
-    page.settle()
+    page.wait()
     after = tab.still()
     tab.picture("view_similarity")
     assert changed(before, after) > 0.8
     for text in ("Similarity with the picked point", "points within the radius", "D = 256"):
         assert tab.page.get_by_text(text).first.is_visible()
-    assert tab.page.get_by_text("correlation with the true one").count() == 1
-    tab.page.get_by_text("Forget the point").click()
+    assert tab.page.get_by_text("correlation with the true density").count() == 1
+    tab.page.get_by_text("Clear the point").click()
     again = tab.until(lambda image: on_ramp(image) < 0.5, "the encoding again")
     assert changed(before, again) < 0.02
 
@@ -83,7 +83,7 @@ def test_a_click_beside_the_cloud_changes_nothing(live):
     before = tab.still()
     tab.page.mouse.click(30, 700)
     tab.page.wait_for_timeout(500)
-    page.settle()
+    page.wait()
     assert changed(before, tab.still()) < 0.01
 
 
@@ -97,7 +97,7 @@ def test_each_slider_changes_the_picture(live, slider, key):
     before = tab.still()
     tab.slider(slider, key)
     tab.until(lambda image: changed(before, image) > 0.1, "a change")
-    page.settle()
+    page.wait()
     assert tab.page.get_by_text("shown after").is_visible()
 
 
@@ -123,7 +123,7 @@ def test_a_noisy_copy_stands_beside_with_its_similarity(live):
     for _ in range(9):  # to half a percent
         tab.page.keyboard.press("ArrowRight")
     tab.page.wait_for_timeout(500)
-    page.settle()
+    page.wait()
     tab.until(lambda image: on_ramp(image) > 0.85, "similarity")
     image = tab.still()
     tab.picture("view_pair")
@@ -142,12 +142,12 @@ def test_curvature_and_lines_of_normals_are_drawn(live):
     tab.page.get_by_label("Color by").click()
     tab.page.get_by_text("curvature", exact=True).click()
     tab.page.wait_for_timeout(500)
-    page.settle()
+    page.wait()
     painted = tab.until(lambda image: changed(before, image) > 0.5, "curvature")
     assert tab.page.get_by_text("Mean curvature, 1 / the file's unit").is_visible()
     tab.page.get_by_label("Normals as lines").check()
     tab.until(lambda image: changed(painted, image) > 0.05, "lines")
-    page.settle()
+    page.wait()
     tab.still()
     tab.picture("view_curvature")
 

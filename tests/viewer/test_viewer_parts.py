@@ -14,19 +14,26 @@ from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.functional import similarity
 from veckm.palette import Palette
-from veckm.viewer import encode, show
-from veckm.viewer.colors import DIVERGING, RISING, colored, eight_bits, ranged, signed
-from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
-from veckm.viewer.inside import inside, picture
-from veckm.viewer.pair import match, match_similarity
-from veckm.viewer.pick import Ray, hit
-from veckm.viewer.shown import thin
+from veckm.viewer import DisplayCloud, encodings
+from veckm.viewer.colors import (
+    DIVERGING,
+    SEQUENTIAL,
+    color_range,
+    color_signed,
+    map_colors,
+    to_uint8,
+)
+from veckm.viewer.display import thin
+from veckm.viewer.encodings import Encodings, Settings
+from veckm.viewer.matching import match
+from veckm.viewer.picking import pick
+from veckm.viewer.reconstruction_view import cross_section, draw
 from veckm.viewer.worker import Worker
 
 
 @pytest.fixture
-def shown(cloud):
-    return show(cloud, "statue")
+def display(cloud):
+    return DisplayCloud.of(cloud, "statue")
 
 
 def test_thinning_keeps_sparse_places_whole_and_counts_exactly():
@@ -44,16 +51,16 @@ def test_thinning_keeps_sparse_places_whole_and_counts_exactly():
 
 
 def test_a_small_cloud_is_shown_whole_and_a_large_one_says_what_is_left_out(cloud):
-    assert show(cloud).note == "8,000 points, all shown"
-    some = show(cloud, limit=1000)
+    assert DisplayCloud.of(cloud).note == "8,000 points, all shown"
+    some = DisplayCloud.of(cloud, limit=1000)
     assert len(some) == 1000
     assert "1,000 of 8,000 points shown" in some.note
 
 
 def test_points_that_coincide_can_be_shown():
-    shown = show(PointCloud(np.ones((5, 3))))
-    assert shown.size == 1.0
-    assert len(show(PointCloud(np.ones((50, 3))), limit=10)) == 10
+    display = DisplayCloud.of(PointCloud(np.ones((5, 3))))
+    assert display.size == 1.0
+    assert len(DisplayCloud.of(PointCloud(np.ones((50, 3))), limit=10)) == 10
 
 
 @pytest.mark.parametrize(
@@ -61,30 +68,33 @@ def test_points_that_coincide_can_be_shown():
 )
 def test_too_few_points_are_refused(pos, word):
     with pytest.raises(ValueError, match=word):
-        show(PointCloud(pos))
+        DisplayCloud.of(PointCloud(pos))
 
 
 def test_points_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="1 of 3 points have NaN"):
-        show(PointCloud(np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0.0]])))
+        DisplayCloud.of(PointCloud(np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0.0]])))
 
 
 def test_ramps_begin_and_end_with_their_colors_and_rise_in_grey():
-    ramp = colored(np.array([-1.0, 0.0, 1.0, 2.0]), 0.0, 1.0)
-    np.testing.assert_array_equal(ramp, [RISING[0], RISING[0], RISING[-1], RISING[-1]])
-    gray = colored(np.linspace(0, 1, 64), 0, 1) @ np.array([0.299, 0.587, 0.114])
+    ramp = map_colors(np.array([-1.0, 0.0, 1.0, 2.0]), 0.0, 1.0)
+    np.testing.assert_array_equal(
+        ramp, [SEQUENTIAL[0], SEQUENTIAL[0], SEQUENTIAL[-1], SEQUENTIAL[-1]]
+    )
+    gray = map_colors(np.linspace(0, 1, 64), 0, 1) @ np.array([0.299, 0.587, 0.114])
     assert (np.diff(gray) > 0).all()  # so the color-blind see the order
 
 
 def test_legends_tell_the_ends():
     values = np.linspace(1000.001, 1000.003, 500)
-    low, high = ranged(values, "z").legend.ends
+    low, high = color_range(values, "z").legend.labels
     assert low != high
-    assert signed(np.array([-1.0, 3.0]), "H").legend.ends[1] == "0"
+    assert color_signed(np.array([-1.0, 3.0]), "H").legend.labels[1] == "0"
     np.testing.assert_array_equal(
-        signed(np.array([-2.0, 0.0, 2.0]), "H").rgb, [DIVERGING[0], DIVERGING[2], DIVERGING[-1]]
+        color_signed(np.array([-2.0, 0.0, 2.0]), "H").rgb,
+        [DIVERGING[0], DIVERGING[2], DIVERGING[-1]],
     )
-    assert "&lt;b&gt;" in ranged(values, "<b>").legend.html()
+    assert "&lt;b&gt;" in color_range(values, "<b>").legend.html()
 
 
 @pytest.mark.parametrize(
@@ -96,86 +106,86 @@ def test_legends_tell_the_ends():
     ],
 )
 def test_files_colors_come_in_three_ranges(colors):
-    np.testing.assert_array_equal(eight_bits(colors), [[255, 128, 0]])
+    np.testing.assert_array_equal(to_uint8(colors), [[255, 128, 0]])
 
 
 def test_a_ray_hits_the_near_side_and_misses_beside():
     points = np.array([[0, 0, 0.0], [0, 2, 0], [0.5, 0, 0]])
     eye = (0.0, -3.0, 0.0)
-    assert hit(points, Ray(eye, (0.0, 1.0, 0.0))) == (0, 3.0)
-    assert hit(points, Ray((0.0, 5.0, 0.0), (0.0, -1.0, 0.0))) == (1, 3.0)
-    assert hit(points, Ray(eye, (0.0, 0.0, 1.0))) is None
-    assert hit(points, Ray(eye, (0.0, -1.0, 0.0))) is None  # all points are behind
+    assert pick(points, eye, (0.0, 1.0, 0.0)) == (0, 3.0)
+    assert pick(points, (0.0, 5.0, 0.0), (0.0, -1.0, 0.0)) == (1, 3.0)
+    assert pick(points, eye, (0.0, 0.0, 1.0)) is None
+    assert pick(points, eye, (0.0, -1.0, 0.0)) is None  # all points are behind
 
 
-def test_pieces_are_what_the_whole_is(shown, monkeypatch):
-    settings = suggested(shown)
-    whole = Encodings(shown, settings)
-    g = whole.of(torch.tensor([7]))[0]
-    monkeypatch.setattr(encode, "_KEPT", 0)
-    monkeypatch.setattr(encode, "_PIECE", 700)
-    pieces = Encodings(shown, settings)
-    np.testing.assert_allclose(pieces.similar(g), whole.similar(g), atol=0.02)
-    assert float(similarity(pieces.of(torch.tensor([7]))[0], g)) == pytest.approx(1, abs=0.02)
-    rows = torch.cat([rows for rows, _ in pieces.pieces()])
+def test_chunks_are_what_the_whole_is(display, monkeypatch):
+    settings = Settings.suggested(display)
+    whole = Encodings(display, settings)
+    g = whole.row(7)
+    monkeypatch.setattr(encodings, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(encodings, "_CHUNK", 700)
+    chunks = Encodings(display, settings)
+    np.testing.assert_allclose(chunks.similarity(g), whole.similarity(g), atol=0.02)
+    assert float(similarity(chunks.row(7), g)) == pytest.approx(1, abs=0.02)
+    rows = torch.cat([rows for rows, _ in chunks.chunks()])
     assert torch.equal(rows.sort().values, torch.arange(8000))
 
 
 def test_shown_points_see_those_that_are_not_shown(cloud):
-    whole, some = show(cloud), show(cloud, limit=500)
-    settings = suggested(whole)
+    whole, some = DisplayCloud.of(cloud), DisplayCloud.of(cloud, limit=500)
+    settings = Settings.suggested(whole)
     a, b = Encodings(whole, settings), Encodings(some, settings)
     G = a.of(some.rows)
     assert float(similarity(G, b.of(torch.arange(500))).min()) > 0.98
 
 
-def test_colors_are_stable_and_tell_places_apart(shown):
-    settings = suggested(shown)
-    one, two = Encodings(shown, settings), Encodings(shown, settings)
-    a, b = painted(one, palette_of(one)), painted(two, palette_of(two))
+def test_colors_are_stable_and_tell_places_apart(display):
+    settings = Settings.suggested(display)
+    one, two = Encodings(display, settings), Encodings(display, settings)
+    a, b = (each.colors(each.palette()) for each in (one, two))
     np.testing.assert_array_equal(a.rgb, b.rgb)
     assert (a.rgb.std(0) > 30).all()
-    assert a.legend.ends[0].startswith("direction 1: ")
+    assert a.legend.labels[0].startswith("component 1: ")
 
 
-def test_an_encoding_is_most_like_itself(shown):
-    encodings = Encodings(shown, suggested(shown))
-    values = encodings.similar(encodings.of(torch.tensor([42]))[0])
+def test_an_encoding_is_most_similar_to_itself(display):
+    encoded = Encodings(display, Settings.suggested(display))
+    values = encoded.similarity(encoded.row(42))
     assert values.argmax() == 42
     assert values[42] == pytest.approx(1, abs=1e-5)
     assert np.median(values) < 0.9
 
 
-def test_the_encoding_alone_knows_the_neighborhood(shown):
-    settings = Settings(suggested(shown).radius, dim=4096)  # it tends to the truth with D
-    found = inside(Encodings(shown, settings), 10)
+def test_the_encoding_alone_knows_the_neighborhood(display):
+    settings = Settings(
+        Settings.suggested(display).radius, dim=4096
+    )  # it tends to the truth with D
+    found = cross_section(Encodings(display, settings), 10)
     assert found.agreement > 0.97
-    assert found.seen == int(((shown.pos - shown.pos[10]).norm(dim=1) <= settings.radius).sum())
-    image = picture(found)
+    assert found.seen == int(((display.pos - display.pos[10]).norm(dim=1) <= settings.radius).sum())
+    image = draw(found)
     assert (image.shape, image.dtype) == ((180, 368, 3), np.uint8)
     middle = image[80:100, 188 + 80 : 188 + 100].mean((0, 1))  # of the density
     assert middle[1] > image[:20, 188:208].mean((0, 1))[1] + 60  # bright where the point is
 
 
-def test_fewer_numbers_know_it_less_well(shown):
-    settings = suggested(shown)
+def test_fewer_numbers_know_it_less_well(display):
+    settings = Settings.suggested(display)
     few = Settings(settings.radius, settings.detail, dim=16)
     agreement = [
-        np.mean([inside(encodings, row).agreement for row in range(0, 8000, 800)])
-        for encodings in (Encodings(shown, few), Encodings(shown, settings))
+        np.mean([cross_section(each, row).agreement for row in range(0, 8000, 800)])
+        for each in (Encodings(display, few), Encodings(display, settings))
     ]
     assert agreement[0] < agreement[1] - 0.05
 
 
-def test_noise_lowers_the_similarity_of_matching_points(shown):
-    settings = suggested(shown)
-    clean = Encodings(shown, settings)
-    matches = match(shown, shown)
-    assert matches.how == "row by row"
+def test_noise_lowers_the_similarity_of_matching_points(display):
+    settings = Settings.suggested(display)
+    clean = Encodings(display, settings)
+    matches = match(display, display)
+    assert matches.rule == "row by row"
     means = [
-        match_similarity(
-            Encodings(shown, Settings(settings.radius, noise=n)), clean, matches
-        ).mean()
+        matches.similarity(Encodings(display, Settings(settings.radius, noise=n)), clean).mean()
         for n in (0.0, 0.005, 0.02)
     ]
     assert means[0] == pytest.approx(1, abs=1e-4)
@@ -183,21 +193,21 @@ def test_noise_lowers_the_similarity_of_matching_points(shown):
 
 
 def test_clouds_of_other_sizes_match_by_the_nearest_point(cloud):
-    first = show(cloud)
-    second = show(cloud[np.arange(0, 8000, 3)], frame=first)
+    first = DisplayCloud.of(cloud)
+    second = DisplayCloud.of(cloud[np.arange(0, 8000, 3)], frame=first)
     matches = match(second, first)
-    assert matches.how == "by the nearest point"
+    assert matches.rule == "by the nearest point"
     assert torch.equal(matches.rows, torch.arange(0, 8000, 3))
 
 
-def test_of_many_wishes_the_worker_fulfils_the_last():
+def test_of_many_requests_the_worker_serves_the_last():
     seen, wanted, errors = [], [0], []
     worker = Worker(lambda: seen.append(wanted[0]), errors.append)
     worker.start()
     for k in range(20):
         wanted[0] = k
-        worker.wake()
-    worker.settle(10)
+        worker.request()
+    worker.wait(10)
     assert seen == [19]
     worker.stop()
     assert not errors
@@ -213,17 +223,17 @@ def test_the_worker_outlives_an_error_and_tells_it():
     worker = Worker(work, errors.append)
     worker.start()
     for _ in range(2):
-        worker.wake()
-        worker.settle(10)
+        worker.request()
+        worker.wait(10)
     worker.stop()
     assert [str(error) for error in errors] == ["no", "no"]
 
 
 def test_a_box_has_few_colors_and_a_statue_many():
     radius = 0.3
-    box = show(PointCloud(shapes.box(2000).pos.numpy()))
-    encodings = Encodings(box, Settings(radius))
-    G = encodings.of(torch.arange(2000))
+    box = DisplayCloud.of(PointCloud(shapes.box(2000).pos.numpy()))
+    encoded = Encodings(box, Settings(radius))
+    G = encoded.of(torch.arange(2000))
     inner = (box.pos.abs() < torch.tensor([0.4, 0.25, 0.45])).all(1)  # on top and bottom
     like = similarity(G[inner][0], G[inner])
     assert float(like.mean()) > 0.75  # a plane is a plane

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import arg
 
 from veckm import VecKM, radius_from_beta, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
-from veckm.cli.tiles import Tiles, scan_lines
-from veckm.cli.verb import (
-    InputFileOrSample,
-    OutputFile,
-    Verb,
-    check_output,
-    coordinates,
-    read_cloud,
-    save_array,
-)
+from veckm.cli.tiles import CloudVerb
+from veckm.cli.verb import OutputFile, coordinates, read_cloud, save_array
 from veckm.components import as_real, principal_components
 from veckm.data import shapes
 from veckm.encoder import DEFAULT_DETAIL
@@ -42,7 +34,7 @@ def _optional(default: str, metavar: str = "X") -> object:
 
 
 @dataclass(frozen=True)
-class Encode(Verb):
+class Encode(CloudVerb):
     """Encode every point of a cloud.
 
     Without a file it encodes a sample scan.
@@ -52,8 +44,8 @@ class Encode(Verb):
     An interrupted run in tiles is resumed by the same command.
     """
 
-    cloud: InputFileOrSample = None
-    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
+    contents, suffixes = "encodings", (".npy",)
+
     output: OutputFile = None
     """Where the encodings are written: .npy, one row per point."""
     dtype: Literal["complex64", "float16"] = "complex64"
@@ -78,18 +70,8 @@ class Encode(Verb):
     """Mean relative error that is allowed."""
     seed: int = 0
     """Seed of the random frequencies."""
-    tiles: OmitArgPrefixes[Tiles] = field(default_factory=Tiles)
 
-    def run(self) -> None:
-        """Read, encode, write."""
-        if self.output is not None:
-            check_output(self.output, self.cloud, "encodings", (".npy",))
-        if self.cloud is not None and self.tiles.needed(self.cloud):
-            self._in_tiles(self.cloud)
-        else:
-            self._in_memory()
-
-    def _in_tiles(self, cloud: Path) -> None:
+    def run_in_tiles(self, cloud: Path) -> None:
         operation = self._operation(cloud)
         size = f"{self.dim} complex numbers per point, detail {number(operation.detail)}"
         self.title("encode")
@@ -97,9 +79,7 @@ class Encode(Verb):
             labeled("window", f"{self.window}, radius {number(operation.radius[0])}"),
             labeled("encoding", f"{size}, engine {operation.engine}, in tiles"),
         )
-        done = self.tiles.run(cloud, self.output, operation, self.silent)
-        self.show(*scan_lines(cloud, self.output, done))
-        self.report(cloud=cloud, **asdict(done), output=self.output)
+        self.scan(cloud, operation)
 
     def _operation(self, cloud: Path) -> scan.Encode:
         """The same encoding in tiles, with one engine for all of them."""
@@ -123,7 +103,7 @@ class Encode(Verb):
             components=self.components,
         )
 
-    def _in_memory(self) -> None:
+    def run_in_memory(self) -> None:
         if self.cloud is None:
             pos = shapes.scan(_SAMPLE_POINTS).pos
         else:

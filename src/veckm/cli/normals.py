@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import torch
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import arg
 
 from veckm import scan
 from veckm.cli import text
 from veckm.cli.text import labeled
-from veckm.cli.tiles import Tiles, scan_lines
-from veckm.cli.verb import (
-    Flag,
-    InputFileOrSample,
-    OutputFile,
-    Verb,
-    check_output,
-    coordinates,
-    read_cloud,
-)
+from veckm.cli.tiles import CloudVerb
+from veckm.cli.verb import Flag, OutputFile, coordinates, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.io import WRITABLE, write
@@ -43,7 +35,7 @@ _Orient = Annotated[
 
 
 @dataclass(frozen=True)
-class Normals(Verb):
+class Normals(CloudVerb):
     """Estimate the normal of every point of a cloud, in any units, without parameters to choose.
 
     Without a file it takes a sample scan whose normals are known, and prints the error.
@@ -55,8 +47,8 @@ class Normals(Verb):
     tiles is resumed by the same command.
     """
 
-    cloud: InputFileOrSample = None
-    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
+    contents, suffixes = "normals", WRITABLE
+
     output: OutputFile = None
     """The cloud with its normals; the name chooses the format."""
     orient: _Orient = None
@@ -67,18 +59,8 @@ class Normals(Verb):
     """Leave principal curvatures out, which saves time."""
     method: Method = "network"
     """The trained network, or moments for the estimator without training."""
-    tiles: OmitArgPrefixes[Tiles] = field(default_factory=Tiles)
 
-    def run(self) -> None:
-        """Read, estimate, write."""
-        if self.output is not None:
-            check_output(self.output, self.cloud, "normals", WRITABLE)
-        if self.cloud is not None and self.tiles.needed(self.cloud):
-            self._in_tiles(self.cloud)
-        else:
-            self._in_memory()
-
-    def _in_memory(self) -> None:
+    def run_in_memory(self) -> None:
         truth = None
         if self.cloud is None:
             sample = shapes.scan(_SAMPLE_POINTS)
@@ -115,16 +97,14 @@ class Normals(Verb):
             output=self.output,
         )
 
-    def _in_tiles(self, cloud: Path) -> None:
+    def run_in_tiles(self, cloud: Path) -> None:
         if self.method != "network":
             raise ValueError(f"--method {self.method}: only the network goes in tiles")
         orient = self._orientation("up")
         operation = scan.Normals(orient, self.viewpoint, self.curvature)
         self.title("normals")
         self.show(labeled("method", f"network, directions: {orient}, in tiles"))
-        done = self.tiles.run(cloud, self.output, operation, self.silent)
-        self.show(*scan_lines(cloud, self.output, done))
-        self.report(cloud=cloud, orient=orient, **asdict(done), output=self.output)
+        self.scan(cloud, operation, orient=orient)
 
     def _orientation(self, default: Orientation) -> Orientation:
         if self.viewpoint is not None and self.orient in (None, "viewpoint"):

@@ -1,16 +1,17 @@
-"""When a cloud is processed in tiles, and the options for it."""
+"""The base class of verbs that process a cloud in memory or in tiles."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
 
 from veckm.cli.text import counted, labeled, seconds
+from veckm.cli.verb import InputFileOrSample, OutputFile, Verb, check_output
 from veckm.io import open_source, source_if_by_range
-from veckm.scan import Report
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
 
@@ -41,28 +42,54 @@ class Tiles:
         source = source_if_by_range(cloud)
         return source is not None and source.count > LARGE
 
-    def run(self, cloud: Path, output: Path | None, operation: Operation, silent: bool) -> Report:
+
+@dataclass(frozen=True)
+class CloudVerb(Verb):
+    """A verb that computes something for every point of a cloud, in memory or in tiles."""
+
+    contents: ClassVar[str]  # of the output, for messages
+    suffixes: ClassVar[tuple[str, ...]]  # of the output
+
+    cloud: InputFileOrSample = None
+    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
+    output: OutputFile = None
+    tiles: OmitArgPrefixes[Tiles] = Tiles()
+
+    def run(self) -> None:
+        """Read, compute, write."""
+        if self.output is not None:
+            check_output(self.output, self.cloud, self.contents, self.suffixes)
+        if self.cloud is not None and self.tiles.needed(self.cloud):
+            self.run_in_tiles(self.cloud)
+        else:
+            self.run_in_memory()
+
+    @abstractmethod
+    def run_in_memory(self) -> None:
+        """Process the whole cloud at once."""
+
+    @abstractmethod
+    def run_in_tiles(self, cloud: Path) -> None:
         """Process the cloud tile by tile, from a file to a file."""
-        if output is None:
+
+    def scan(self, cloud: Path, operation: Operation, **about: object) -> None:
+        """Run an operation on all tiles, and report it with `about`."""
+        if self.output is None:
             raise ValueError(f"{cloud}: is processed in tiles, to a file: give one with -o")
-        return run(
+        done = run(
             cloud,
-            output,
+            self.output,
             operation,
-            tile=TILE if self.tile is None else self.tile,
-            workers=self.workers,
-            scheduler=self.scheduler,
-            progress=False if silent else None,
+            tile=TILE if self.tiles.tile is None else self.tiles.tile,
+            workers=self.tiles.workers,
+            scheduler=self.tiles.scheduler,
+            progress=False if self.silent else None,
         )
-
-
-def scan_lines(cloud: Path, output: Path | None, report: Report) -> list[str]:
-    """The report of a scan as text."""
-    resumed = f", {report.resumed} of them in an earlier run" if report.resumed else ""
-    speed = f"{report.points / report.seconds:,.0f} points/s"
-    return [
-        labeled("cloud", f"{cloud}: {counted(report.points, 'point')}"),
-        labeled("tiles", f"{report.tiles}{resumed}"),
-        labeled("time", f"{seconds(report.seconds)}, {speed}"),
-        labeled("written", str(output)),
-    ]
+        resumed = f", {done.resumed} of them in an earlier run" if done.resumed else ""
+        self.show(
+            labeled("cloud", f"{cloud}: {counted(done.points, 'point')}"),
+            labeled("tiles", f"{done.tiles}{resumed}"),
+            labeled("time", f"{seconds(done.seconds)}, {done.points / done.seconds:,.0f} points/s"),
+            labeled("written", str(self.output)),
+        )
+        self.report(cloud=cloud, **about, **asdict(done), output=self.output)

@@ -7,224 +7,199 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-import torch
 import viser
 
 from veckm.palette import Color
-from veckm.viewer import paint, pick
-from veckm.viewer.colors import Legend, Paint
-from veckm.viewer.encode import Encodings, Settings, painted, palette_of, suggested
-from veckm.viewer.inside import inside
-from veckm.viewer.pair import Matches, match, match_similarity
-from veckm.viewer.panel import Panel, Wanted
-from veckm.viewer.scene import Stage, beside, look, usual_point_size
-from veckm.viewer.shown import Shown
-from veckm.viewer.surface import Surface, surface_of
+from veckm.viewer.coloring import (
+    Surface,
+    color_by_file,
+    color_by_similarity,
+    color_by_surface,
+)
+from veckm.viewer.colors import Coloring, Legend
+from veckm.viewer.display import DisplayCloud
+from veckm.viewer.encodings import Encodings, Settings
+from veckm.viewer.matching import match
+from veckm.viewer.panel import Panel, ViewState
+from veckm.viewer.picking import describe_point, pick
+from veckm.viewer.reconstruction_view import cross_section
+from veckm.viewer.scene import SceneCloud, place_camera, side_by_side
 from veckm.viewer.worker import Worker
-
-#: A picked point: the cloud, and the row of its shown points.
-Picked = tuple[int, int]
 
 
 class Page:
-    """A cloud, or two, with everything that can be asked of them.
+    """A cloud, or two, with everything that can be shown of them.
 
     Args:
-        server: that shows it.
+        server: that serves the page.
         first: the cloud.
-        second: another one to stand beside it; made with ``frame=first``.
+        second: another one to compare with; made with ``frame=first``.
         settings: of the encodings at first; suggested by the density of the cloud if None.
-        color: what the cloud is colored by at first.
+        color: what the cloud is colored by first.
 
     Attributes:
         panel: beside the scene.
-        legend: of the colors that are shown.
+        legend: of the displayed colors.
     """
 
     def __init__(
         self,
         server: viser.ViserServer,
-        first: Shown,
-        second: Shown | None = None,
+        first: DisplayCloud,
+        second: DisplayCloud | None = None,
         *,
         settings: Settings | None = None,
         color: Color = "encoding",
     ) -> None:
-        colors = paint.available(first)
-        if color not in colors:
-            raise ValueError(f"{first.name}: has no colors of its own; choose another color")
         self._server = server
         self._clouds = (first, first if second is None else second)
-        self._two = second is not None
-        shift = beside(first)
-        self._stages = (
-            Stage(server.scene, first, "first"),
-            Stage(server.scene, self._clouds[1], "second", shift),
+        shift = side_by_side(first)
+        self._scene = (
+            SceneCloud(server.scene, first, "first"),
+            SceneCloud(server.scene, self._clouds[1], "second", shift),
         )
-        look(server, shift if self._two else None)
-        self._picked: Picked | None = None
-        self._done: Wanted | None = None
-        self.legend = Legend("", (), (), even=False)
-        # Sliders go to and fro: the last few encodings are worth their memory, more are not.
-        self._encodings = lru_cache(maxsize=3)(self._encode)
+        self._pair = second is not None
+        place_camera(server, shift if self._pair else None)
+        self._picked: tuple[int, int] | None = None  # the cloud, and the row of its points
+        self.legend = Legend("", (), (), continuous=False)
+        # Sliders go back and forth: the last few encodings are worth their memory.
+        self._encodings = lru_cache(maxsize=3)(lambda k, s: Encodings(self._clouds[k], s))
         self._surface = lru_cache(maxsize=2)(self._estimate)
         self._worker = Worker(self.update, self._failed)
         self.panel = Panel(
             server.gui,
-            self._clouds if self._two else (first,),
-            suggested(first) if settings is None else settings,
+            self._clouds if self._pair else (first,),
+            Settings.suggested(first) if settings is None else settings,
             color,
-            colors,
-            usual_point_size(len(first)),
-            self._worker.wake,
-            self._forget,
+            self._worker.request,
+            self._clear,
         )
 
     def start(self) -> None:
-        """Show it, and follow what the user does from now on."""
+        """Show the page, and follow the controls and clicks from now on."""
         self._server.scene.on_click()(self._clicked)
         self._worker.start()
-        self._worker.wake()
+        self._worker.request()
 
     def stop(self) -> None:
-        """Follow no longer."""
+        """Stop following the controls."""
         self._worker.stop()
 
-    def settle(self, timeout: float = 60.0) -> None:
-        """Wait until all that was asked for is shown."""
-        self._worker.settle(timeout)
+    def wait(self, timeout: float = 60.0) -> None:
+        """Wait until the page shows what was asked for."""
+        self._worker.wait(timeout)
 
     def update(self) -> None:
         """Show what the panel asks for."""
         start = time.perf_counter()
-        wanted, picked = self.panel.wanted(), self._picked
-        self.panel.say("working ...")
-        sides = (0, 1) if wanted.beside else (0,)
-        if picked is not None and picked[0] not in sides:
-            picked = self._picked = None
-        if len(sides) == 1:
-            self._stages[1].clear()
-        encodings = [self._encodings(k, self._settings(wanted, k)) for k in sides]
-        paints = self._paints(wanted, picked, encodings)
+        state, picked = self.panel.state(), self._picked
+        self.panel.show_status("working ...")
+        clouds = (0, 1) if state.pair else (0,)
+        if not state.pair:
+            self._scene[1].clear()
+            if picked is not None and picked[0] == 1:
+                picked = self._picked = None
+        encodings = [self._encodings(k, self._settings(state, k)) for k in clouds]
+        colorings = self._color(state, picked, encodings)
         with self._server.atomic():
-            for k in sides:
-                self._stages[k].draw(encodings[k].at, paints[k].rgb, wanted.point_size)
-                self._stages[k].draw_normals(self._normals(wanted, k))
-            self._mark(wanted, picked)
-        self.legend = paints[-1].legend
-        self.panel.explain(self.legend)
-        self._tell(picked, encodings)
-        self._turn(wanted)
-        self.panel.say(f"shown after {time.perf_counter() - start:.2f} s")
+            for k in clouds:
+                scene, row = self._scene[k], picked[1] if picked and picked[0] == k else None
+                scene.draw(encodings[k].at, colorings[k].rgb, state.point_size)
+                scene.draw_normals(self._normals(state, k))
+                scene.draw_marker(row, state.settings.radius, state.point_size)
+        self.legend = colorings[-1].legend
+        self.panel.show_legend(self.legend)
+        self._show_match(encodings)
+        self._show_point(picked, encodings)
+        self._move_cameras(state.pair)
+        self.panel.show_status(f"shown after {time.perf_counter() - start:.2f} s")
 
-    def _turn(self, wanted: Wanted) -> None:
-        """When a second cloud comes or goes, everybody sees both, or the one."""
-        before = self._two if self._done is None else self._done.beside
-        self._done = wanted
-        if before == wanted.beside:
+    def _settings(self, state: ViewState, cloud: int) -> Settings:
+        """Of two clouds the first is the clean one: noise is added to the second."""
+        clean = state.pair and cloud == 0
+        return replace(state.settings, noise=0.0) if clean else state.settings
+
+    def _estimate(self, cloud: int, noise: float) -> Surface:
+        self.panel.show_status("estimating normals ...")
+        settings = replace(self.panel.state().settings, noise=noise)
+        return Surface.of(self._clouds[cloud], self._encodings(cloud, settings))
+
+    def _color(
+        self, state: ViewState, picked: tuple[int, int] | None, encodings: list[Encodings]
+    ) -> list[Coloring]:
+        """The colors of each cloud."""
+        if picked is not None:
+            own, title = encodings[picked[0]].row(picked[1]), "Similarity with the picked point"
+            return [color_by_similarity(each.similarity(own), title) for each in encodings]
+        if state.color == "match":
+            title = "Similarity with the matching point"
+            values = (self._match(encodings, k)[0] for k in (0, 1))
+            return [color_by_similarity(each, title) for each in values]
+        if state.color == "encoding":
+            palette = encodings[0].palette()
+            return [each.colors(palette) for each in encodings]
+        clouds = range(len(encodings))
+        if state.color in ("height", "file"):
+            return [color_by_file(self._clouds[k], state.color) for k in clouds]
+        surfaces = (self._surface(k, self._settings(state, k).noise) for k in clouds)
+        return [color_by_surface(surface, state.color) for surface in surfaces]
+
+    def _match(self, encodings: list[Encodings], cloud: int) -> tuple[np.ndarray, str]:
+        """The similarity of matching points, at those of a cloud, and the rule of the match."""
+        matches = match(self._clouds[cloud], self._clouds[1 - cloud])
+        return matches.similarity(encodings[cloud], encodings[1 - cloud]), matches.rule
+
+    def _normals(self, state: ViewState, cloud: int) -> np.ndarray | None:
+        if not state.lines:
+            return None
+        return self._surface(cloud, self._settings(state, cloud).noise).normal
+
+    def _show_match(self, encodings: list[Encodings]) -> None:
+        if len(encodings) == 1:
+            self.panel.show_match("")
             return
-        shift = tuple(self._stages[1].shift.tolist()) if wanted.beside else None
-        look(self._server, shift)
+        values, rule = self._match(encodings, 1)
+        low, middle = np.percentile(values, [10, 50]).tolist()
+        self.panel.show_match(
+            f"Similarity of matching points ({rule}): mean {values.mean():.3f}, "
+            f"median {middle:.3f}, 10 % below {low:.3f}."
+        )
+
+    def _show_point(self, picked: tuple[int, int] | None, encodings: list[Encodings]) -> None:
+        if picked is None:
+            self.panel.hide_point()
+            return
+        cloud, row = picked
+        display, own = self._clouds[cloud], encodings[cloud]
+        section = cross_section(own, row)
+        xyz = own.at[row].double().numpy() + display.center
+        numbers = describe_point(own.row(row), xyz, int(display.rows[row]), section.seen)
+        self.panel.show_point(numbers, section)
+
+    def _move_cameras(self, pair: bool) -> None:
+        """Move every client's camera when a second cloud comes or goes."""
+        if pair == self._pair:
+            return
+        self._pair = pair
+        place_camera(self._server, self._scene[1].shift if pair else None)
         for client in self._server.get_clients().values():
             client.camera.position = self._server.initial_camera.position
             client.camera.look_at = self._server.initial_camera.look_at
 
-    def _settings(self, wanted: Wanted, side: int) -> Settings:
-        """Of two, the first is the clean one: noise is for the second."""
-        clean = wanted.beside and side == 0
-        return replace(wanted.settings, noise=0.0) if clean else wanted.settings
-
-    def _encode(self, side: int, settings: Settings) -> Encodings:
-        return Encodings(self._clouds[side], settings)
-
-    def _estimate(self, side: int, noise: float) -> Surface:
-        self.panel.say("estimating normals ...")
-        settings = replace(self.panel.wanted().settings, noise=noise)
-        return surface_of(self._clouds[side], self._encodings(side, settings))
-
-    def _paints(
-        self, wanted: Wanted, picked: Picked | None, encodings: list[Encodings]
-    ) -> list[Paint]:
-        """The colors of each cloud."""
-        if picked is not None:
-            own = encodings[picked[0]].of(torch.tensor([picked[1]]))[0]
-            title = "Similarity with the picked point"
-            return [paint.similar(each.similar(own), title) for each in encodings]
-        if wanted.color == "match":
-            return self._matched(encodings)
-        if wanted.color == "encoding":
-            palette = palette_of(encodings[0])
-            return [painted(each, palette) for each in encodings]
-        return [self._plain(wanted, k) for k in range(len(encodings))]
-
-    def _plain(self, wanted: Wanted, side: int) -> Paint:
-        shown = self._clouds[side]
-        if wanted.color == "height":
-            return paint.height(shown)
-        if wanted.color == "file" and shown.cloud.colors is not None:
-            return paint.own_colors(shown)
-        if wanted.color == "file":  # the first has colors, the second has not
-            return paint.height(shown)
-        noise = self._settings(wanted, side).noise
-        return paint.of_surface(self._surface(side, noise), wanted.color)
-
-    def _matched(self, encodings: list[Encodings]) -> list[Paint]:
-        title = "Similarity with the matching point"
-        back = self._matches(0)
-        return [
-            paint.similar(match_similarity(encodings[0], encodings[1], back), title),
-            paint.similar(match_similarity(encodings[1], encodings[0], self._matches(1)), title),
-        ]
-
-    def _matches(self, side: int) -> Matches:
-        return match(self._clouds[side], self._clouds[1 - side])
-
-    def _normals(self, wanted: Wanted, side: int) -> np.ndarray | None:
-        if not wanted.lines:
-            return None
-        return self._surface(side, self._settings(wanted, side).noise).normal
-
-    def _mark(self, wanted: Wanted, picked: Picked | None) -> None:
-        for k, stage in enumerate(self._stages):
-            row = picked[1] if picked is not None and picked[0] == k else None
-            stage.mark(row, wanted.settings.radius, wanted.point_size)
-
-    def _tell(self, picked: Picked | None, encodings: list[Encodings]) -> None:
-        """Numbers on the panel: of the picked point, and of the two clouds."""
-        if len(encodings) == 2:
-            matches = self._matches(1)
-            values = match_similarity(encodings[1], encodings[0], matches)
-            low, middle = np.percentile(values, [10, 50]).tolist()
-            self.panel.compare(
-                f"Similarity of matching points ({matches.how}): mean {values.mean():.3f}, "
-                f"median {middle:.3f}, one in ten below {low:.3f}."
-            )
-        else:
-            self.panel.compare("")
-        if picked is None:
-            self.panel.point(None)
-            return
-        side, row = picked
-        shown = self._clouds[side]
-        found = inside(encodings[side], row)
-        g = encodings[side].of(torch.tensor([row]))[0]
-        xyz = encodings[side].at[row].double().numpy() + shown.center
-        self.panel.point(pick.numbers(g, xyz, int(shown.rows[row]), found.seen), found)
-
     def _clicked(self, event: viser.SceneClickEvent) -> None:
-        ray = pick.Ray(event.ray_origin, event.ray_direction)
-        sides = (0, 1) if self._done is not None and self._done.beside else (0,)
-        hits = [(k, pick.hit(self._stages[k].placed, ray)) for k in sides]
-        found = [(at[1], k, at[0]) for k, at in hits if at is not None]
+        found = []
+        for k in (0, 1) if self._pair else (0,):
+            hit = pick(self._scene[k].placed, event.ray_origin, event.ray_direction)
+            if hit is not None:
+                found.append((hit[1], k, hit[0]))
         if found:
-            _, side, row = min(found)
-            self._picked = (side, row)
-            self._worker.wake()
+            self._picked = min(found)[1:]
+            self._worker.request()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._picked = None
-        self._worker.wake()
+        self._worker.request()
 
     def _failed(self, error: Exception) -> None:
-        """What a slider or a click led to goes on the page, which stays as it was."""
-        self.panel.say(" ".join(str(error).split()) or type(error).__name__, bad=True)
+        """Print the error on the page, which stays as it was."""
+        self.panel.show_status(" ".join(str(error).split()) or type(error).__name__, error=True)

@@ -1,4 +1,4 @@
-"""The panel beside the scene: what one can set, and what one can read."""
+"""The panel beside the scene: controls, and what is printed about the clouds."""
 
 from __future__ import annotations
 
@@ -11,145 +11,110 @@ import viser
 
 from veckm.cross_section import Cut
 from veckm.palette import Color
-from veckm.viewer.colors import Legend
-from veckm.viewer.encode import Settings
-from veckm.viewer.inside import picture
-from veckm.viewer.paint import LABELS
-from veckm.viewer.shown import Shown
+from veckm.viewer.coloring import LABELS, available_colors
+from veckm.viewer.colors import Legend, small_html
+from veckm.viewer.display import DisplayCloud
+from veckm.viewer.encodings import Settings
+from veckm.viewer.reconstruction_view import draw
+from veckm.viewer.scene import default_point_size
 
-#: The largest noise of the slider, in percent of the diagonal, and the largest detail.
-_NOISE, _DETAIL = 3.0, 12.0
+#: The largest detail, D and noise (in percent of the diagonal) of the sliders.
+_DETAIL, _DIM, _NOISE = 12.0, 1024, 3.0
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the panel asks for.
+class ViewState:
+    """The state of the controls.
 
     Attributes:
         settings: of the encodings.
         color: what the points are colored by.
-        beside: whether a copy with noise stands beside the cloud.
+        pair: whether a second cloud is displayed: another file, or a noisy copy.
         point_size: in units of the scene.
         lines: whether normals are drawn as lines.
     """
 
     settings: Settings
     color: Color
-    beside: bool
+    pair: bool
     point_size: float
     lines: bool
 
 
 class Panel:
-    """The controls, and the places where the page writes.
+    """The controls and texts of the page.
 
     Args:
         gui: of the server.
         clouds: one or two.
-        settings: that the sliders begin with.
-        color: that the cloud has at first.
-        colors: that can be chosen.
-        point_size: in units of the scene.
-        changed: called when a control was moved.
-        clear: called to forget the picked point.
+        settings: initial values of the sliders.
+        color: what the clouds are colored by first.
+        changed: called when a control has changed.
+        cleared: called to clear the picked point.
     """
 
     def __init__(
         self,
         gui: viser.GuiApi,
-        clouds: Sequence[Shown],
+        clouds: Sequence[DisplayCloud],
         settings: Settings,
         color: Color,
-        colors: Sequence[Color],
-        point_size: float,
         changed: Callable[[], None],
-        clear: Callable[[], None],
+        cleared: Callable[[], None],
     ) -> None:
+        self._gui, self._changed, self._two = gui, changed, len(clouds) > 1
+        colors = available_colors(clouds[0])
+        if color not in colors:
+            raise ValueError(f"{clouds[0].name}: has no colors of its own; choose another color")
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         gui.set_panel_label("veckm view")
         gui.main_panel.dock_right()  # so that it does not cover the cloud
-        self._two = len(clouds) > 1
-        lines = "".join(
-            f"<div><b>{escape(cloud.name)}</b>: {escape(cloud.note)}</div>" for cloud in clouds
-        )
-        gui.add_html(f'<div style="font-size:12px;padding:6px 12px 0">{lines}</div>')
+        gui.add_html(list_clouds(clouds))
         self._status = gui.add_html("")
         self._color = gui.add_dropdown(
             "Color by", [LABELS[c] for c in colors], initial_value=LABELS[color]
         )
         self._legend = gui.add_html("")
-        self._size = gui.add_slider(
-            "Point size",
-            min=0.5,
-            max=60.0,
-            step=0.1,
-            initial_value=round(1e3 * point_size, 1),
-            hint="thousandths of half of the diagonal of the box",
-        )
+        size = round(1e3 * default_point_size(len(clouds[0])), 1)
+        hint = "thousandths of half of the diagonal of the box"
+        self._size = self._slider("Point size", 0.5, 60.0, 0.1, size, hint)
         self._lines = gui.add_checkbox("Normals as lines", initial_value=False)
         with gui.add_folder("Encoding"):
-            self._sliders(gui, settings)
-        self._beside = gui.add_checkbox(
-            "Noisy copy beside",
-            initial_value=False,
-            visible=not self._two,
-            hint="noise then goes to the copy only",
-        )
+            self._add_encoding(settings)
+        hint = "noise is then added to the copy only"
+        self._pair = gui.add_checkbox("Noisy copy beside", False, visible=not self._two, hint=hint)
         self._match = gui.add_html("")
-        self._point(gui, clear)
-        for control in (
-            self._color, self._size, self._lines, self._radius, self._detail, self._dim,
-            self._noise, self._beside,
-        ):  # fmt: skip
-            control.on_update(lambda _: changed())
-
-    def _sliders(self, gui: viser.GuiApi, settings: Settings) -> None:
-        self._unit = settings.radius / 100  # so that the slider moves in hundredths
-        self._radius = gui.add_slider(
-            "Radius",
-            min=25 * self._unit,
-            max=400 * self._unit,
-            step=self._unit,
-            initial_value=settings.radius,
-            hint="size of the neighborhood, in the file's units; beta = 1.8 / radius",
-        )
-        self._detail = gui.add_slider(
-            "Detail",
-            min=1.0,
-            max=max(_DETAIL, settings.detail),
-            step=0.1,
-            initial_value=settings.detail,
-            hint="alpha times radius; more keeps finer shapes apart",
-        )
-        self._dim = gui.add_slider(
-            "D",
-            min=8,
-            max=max(1024, settings.dim),
-            step=8,
-            initial_value=settings.dim,
-            hint="complex numbers of an encoding",
-        )
-        self._noise = gui.add_slider(
-            "Noise, %",
-            min=0.0,
-            max=max(_NOISE, 100 * settings.noise),
-            step=0.05,
-            initial_value=100 * settings.noise,
-            hint="standard deviation, percent of the diagonal of the box",
-        )
-
-    def _point(self, gui: viser.GuiApi, clear: Callable[[], None]) -> None:
-        self._hint = gui.add_html(_small("Click a point to see what is like it."))
+        self._hint = gui.add_html(small_html("Click a point to see what is similar to it."))
         with gui.add_folder("Picked point", visible=False) as self._folder:
-            empty = np.full((1, 2, 3), 255, dtype=np.uint8)
-            self._image = gui.add_image(empty, format="png")
+            self._image = gui.add_image(np.full((1, 2, 3), 255, dtype=np.uint8), format="png")
             self._caption = gui.add_html("")
             self._numbers = gui.add_html("")
-            self._clear = gui.add_button("Forget the point")
-        self._clear.on_click(lambda _: clear())
+            gui.add_button("Clear the point").on_click(lambda _: cleared())
+        for control in (self._color, self._lines, self._pair):
+            control.on_update(lambda _: changed())
 
-    def wanted(self) -> Wanted:
-        """What the controls say now."""
+    def _slider(
+        self, label: str, low: float, high: float, step: float, initial: float, hint: str
+    ) -> viser.GuiSliderHandle[float]:
+        slider = self._gui.add_slider(
+            label, min=low, max=max(high, initial), step=step, initial_value=initial, hint=hint
+        )
+        slider.on_update(lambda _: self._changed())
+        return slider
+
+    def _add_encoding(self, settings: Settings) -> None:
+        radius = settings.radius  # the slider moves in hundredths of it
+        hint = "of the neighborhood, in the file's units; beta = 1.8 / radius"
+        self._radius = self._slider("Radius", radius / 4, 4 * radius, radius / 100, radius, hint)
+        hint = "alpha times radius; higher values separate finer shapes"
+        self._detail = self._slider("Detail", 1.0, _DETAIL, 0.1, settings.detail, hint)
+        hint = "complex numbers per encoding"
+        self._dim = self._slider("D", 8, _DIM, 8, settings.dim, hint)
+        hint = "standard deviation, percent of the diagonal of the box"
+        self._noise = self._slider("Noise, %", 0.0, _NOISE, 0.05, 100 * settings.noise, hint)
+
+    def state(self) -> ViewState:
+        """The state of the controls now."""
         color = next(c for c, label in LABELS.items() if label == self._color.value)
         settings = Settings(
             float(self._radius.value),
@@ -157,37 +122,41 @@ class Panel:
             int(self._dim.value),
             float(self._noise.value) / 100,
         )
-        beside = self._two or bool(self._beside.value) or color == "match"
+        pair = self._two or bool(self._pair.value) or color == "match"
         size = float(self._size.value) / 1e3
-        return Wanted(settings, color, beside, size, bool(self._lines.value))
+        return ViewState(settings, color, pair, size, bool(self._lines.value))
 
-    def say(self, text: str, *, bad: bool = False) -> None:
-        """The line that says what the page is doing, or what went wrong."""
-        self._status.content = _small(text, "#b3261e" if bad else "inherit")
+    def show_status(self, text: str, *, error: bool = False) -> None:
+        """Print what the page is doing, or what went wrong."""
+        self._status.content = small_html(escape(text), "#b3261e" if error else "inherit")
 
-    def explain(self, legend: Legend) -> None:
-        """What the colors mean."""
+    def show_legend(self, legend: Legend) -> None:
+        """Print what the colors mean."""
         self._legend.content = legend.html()
 
-    def compare(self, text: str) -> None:
-        """How like the two clouds are; empty for one cloud."""
-        self._match.content = _small(text) if text else ""
+    def show_match(self, text: str) -> None:
+        """Print how similar the two clouds are; empty for one cloud."""
+        self._match.content = small_html(escape(text)) if text else ""
 
-    def point(self, numbers: str | None, cut: Cut | None = None) -> None:
-        """What is known of the picked point; None if there is none."""
-        self._folder.visible = numbers is not None
-        self._hint.visible = numbers is None
-        if numbers is None or cut is None:
-            return
+    def hide_point(self) -> None:
+        """Show that no point is picked."""
+        self._folder.visible, self._hint.visible = False, True
+
+    def show_point(self, numbers: str, section: Cut) -> None:
+        """Show the numbers (HTML) and the cross section of the picked point."""
+        self._folder.visible, self._hint.visible = True, False
         self._numbers.content = numbers
-        self._image.image = picture(cut)
-        self._caption.content = _small(
-            f"A cut across the surface, {2 * cut.side:.3g} wide in the file's units. "
-            "Left: the neighbors, paler where they count less. Right: the density that the "
-            f"encoding alone holds (Proposition 1); correlation with the true one "
-            f"{cut.agreement:.3f}."
+        self._image.image = draw(section)
+        self._caption.content = small_html(
+            f"A cross section of the surface, {2 * section.side:.3g} wide in the file's units. "
+            "Left: the neighbors, paler where their weight is lower. Right: the density "
+            "reconstructed from the encoding alone (Proposition 1); correlation with the true "
+            f"density {section.agreement:.3f}."
         )
 
 
-def _small(text: str, color: str = "inherit") -> str:
-    return f'<div style="font-size:12px;padding:2px 12px;color:{color}">{escape(text)}</div>'
+def list_clouds(clouds: Sequence[DisplayCloud]) -> str:
+    """The names of the clouds and how many points are displayed, as HTML."""
+    return small_html(
+        "".join(f"<div><b>{escape(c.name)}</b>: {escape(c.note)}</div>" for c in clouds)
+    )

@@ -1,73 +1,68 @@
-"""One thread that does the page's work: of many wishes it fulfils the last."""
+"""One thread for the work of the page: of many requests it serves the last."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
-#: A slider that has not moved for so long has been let go, in seconds.
+#: A control that has not moved for this many seconds has been released.
 _QUIET = 0.12
 
 
 class Worker:
-    """Calls ``work`` after it was woken and all was quiet for a moment.
+    """Calls ``work`` once no request has come for a moment.
 
-    A slider sends every place that it passes. Work on each of them would come late; work on the
-    last is what the user waits for.
+    A slider sends every position that it passes, and the user waits for the last of them.
 
     Args:
-        work: what to do; it looks up itself what is wanted.
-        failed: called with the error if it could not be done.
+        work: what to do; it looks up the state of the page itself.
+        failed: called with the error if the work raised one.
     """
 
     def __init__(self, work: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         self._work, self._failed = work, failed
         self._change = threading.Condition()
-        self._asked = self._answered = 0
-        self._last = 0.0
-        self._ended = False
+        self._requested = self._served = 0
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="veckm view", daemon=True)
+        self.start = self._thread.start
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There is something to do."""
+    def request(self) -> None:
+        """Ask for the work to be done."""
         with self._change:
-            self._asked += 1
-            self._last = time.monotonic()
+            self._requested += 1
             self._change.notify_all()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End after what is in hand."""
+        """Stop after the current work."""
         with self._change:
-            self._ended = True
+            self._stopped = True
             self._change.notify_all()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def settle(self, timeout: float) -> None:
-        """Wait until there is nothing to do."""
+    def wait(self, timeout: float) -> None:
+        """Wait until every request is served."""
         with self._change:
-            done = self._change.wait_for(lambda: self._answered == self._asked, timeout)
-        if not done:
-            raise TimeoutError(f"the page is still at work after {timeout:g} s")
+            if not self._change.wait_for(lambda: self._served == self._requested, timeout):
+                raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
     def _run(self) -> None:
-        while True:
-            with self._change:
-                self._change.wait_for(lambda: self._ended or self._answered != self._asked)
-                while not self._ended and (rest := self._last + _QUIET - time.monotonic()) > 0:
-                    self._change.wait(rest)
-                if self._ended:
-                    return
-                asked = self._asked
-            try:
-                self._work()
-            except Exception as error:  # the thread must outlive a wish that cannot be fulfilled
-                self._failed(error)
-            with self._change:
-                self._answered = asked
-                self._change.notify_all()
+        with self._change:
+            while not self._stopped:
+                requested = self._requested
+                if requested == self._served:
+                    self._change.wait()
+                elif not self._change.wait(_QUIET) and requested == self._requested:
+                    self._serve(requested)
+
+    def _serve(self, requested: int) -> None:
+        self._change.release()  # requests may come while the work is done
+        try:
+            self._work()
+        except Exception as error:  # the thread must survive a request that fails
+            self._failed(error)
+        finally:
+            self._change.acquire()
+        self._served = requested
+        self._change.notify_all()

@@ -1,0 +1,142 @@
+"""The encodings of the displayed points, for the settings of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veckm.data.corrupt import add_noise
+from veckm.encoder import DEFAULT_DETAIL, VecKM
+from veckm.engines import Gaussian
+from veckm.engines.curve import curve_order
+from veckm.frequencies import suggest_radius
+from veckm.functional import similarity
+from veckm.palette import Palette
+from veckm.viewer.colors import RED_GREEN_BLUE, Coloring, Legend
+from veckm.viewer.display import DisplayCloud
+
+#: Mean relative error: invisible in the colors, and 1 % would take half as long again.
+_EPS = 0.03
+#: Encodings are kept up to this many bytes; above it they are computed again when needed.
+_CACHE_BYTES = 1_000_000_000
+#: Points of a chunk, where encodings are not kept.
+_CHUNK = 100_000
+#: Encodings that the principal components are computed from, and rows at a time.
+_SAMPLE, _ROWS = 4096, 16_384
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of the encodings.
+
+    Attributes:
+        radius: of the window, in the file's units.
+        detail: alpha * radius.
+        dim: D, complex numbers per encoding.
+        noise: standard deviation along each axis, as a share of the diagonal of the box.
+    """
+
+    radius: float
+    detail: float = DEFAULT_DETAIL
+    dim: int = 256
+    noise: float = 0.0
+
+    @classmethod
+    def suggested(cls, display: DisplayCloud, neighbors: int = 200) -> Settings:
+        """Settings from the density of the cloud.
+
+        With many neighbors, colors show the surface more than the positions of its samples.
+        """
+        return cls(float(f"{suggest_radius(display.pos, neighbors=neighbors):.3g}"))
+
+
+class Encodings:
+    """The encodings of a cloud's displayed points, kept or computed in chunks.
+
+    Args:
+        display: the cloud.
+        settings: of the encoder, and the noise that is added to the points first.
+
+    Attributes:
+        pos: all points, with noise.
+        at: the displayed points among them.
+
+    Shapes:
+        - pos: (N, 3), at: (M, 3), both float32 relative to the center of the cloud
+    """
+
+    def __init__(self, display: DisplayCloud, settings: Settings) -> None:
+        self.settings = settings
+        self.encoder = VecKM(
+            settings.dim, radius=settings.radius, detail=settings.detail, p=1, eps=_EPS
+        )
+        self.pos = add_noise(display.pos, settings.noise) if settings.noise else display.pos
+        self._complete = display.complete
+        self.at = self.pos if display.complete else self.pos[display.rows]
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def of(self, rows: Tensor) -> Tensor:  # (m,) -> (m, D) complex
+        """Encodings of some of the displayed points."""
+        return self._encode(self.at[rows]) if self._kept is None else self._kept[rows]
+
+    def row(self, row: int) -> Tensor:  # (D,) complex
+        """The encoding of one displayed point."""
+        return self.of(torch.tensor([row]))[0]
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:  # (m,) rows, (m, D) complex
+        """All encodings, some at a time."""
+        if self._kept is not None:
+            rows = torch.arange(len(self))
+            yield from zip(rows.split(_ROWS), self._kept.split(_ROWS), strict=True)
+            return
+        for rows in curve_order(self.at).split(_CHUNK):  # neighbors in space go together
+            G = self._encode(self.at[rows])
+            yield from zip(rows.split(_ROWS), G.split(_ROWS), strict=True)
+
+    def similarity(self, encoding: Tensor) -> np.ndarray:  # (D,) complex -> (M,) float32
+        """Similarity of every displayed point's encoding with this one (Proposition 2)."""
+        out = torch.empty(len(self))
+        for rows, G in self.chunks():
+            out[rows] = similarity(G, encoding)
+        return out.numpy()
+
+    def palette(self) -> Palette:
+        """Colors from a sample with a fixed stride: the same in every run."""
+        return Palette.of(self.of(torch.arange(0, len(self), -(-len(self) // _SAMPLE))))
+
+    def colors(self, palette: Palette) -> Coloring:
+        """Color every displayed point; the palette of another cloud makes the two comparable."""
+        rgb = torch.empty(len(self), 3, dtype=torch.uint8)
+        for rows, G in self.chunks():
+            rgb[rows] = palette.colors(G)
+        labels = tuple(
+            f"component {k}: {share:.0%} of the variance"
+            for k, share in enumerate(palette.shares, 1)
+        )
+        note = "similar colors, similar neighborhoods; no unit"
+        legend = Legend("Encoding, principal components", labels, RED_GREEN_BLUE, False, note)
+        return Coloring(rgb.numpy(), legend)
+
+    @cached_property
+    def _kept(self) -> Tensor | None:  # (M, D) complex
+        if 8 * len(self) * self.settings.dim > _CACHE_BYTES:
+            return None
+        return self._encode(None if self._complete else self.at)
+
+    def _encode(self, queries: Tensor | None) -> Tensor:
+        """At the queries, or at all points; only points within reach of the queries are used."""
+        pos = self.pos
+        if queries is not None:
+            reach = Gaussian(self.encoder.beta[0]).reach(1e-4, 3)
+            low, high = queries.amin(0) - reach, queries.amax(0) + reach
+            pos = pos[((pos >= low) & (pos <= high)).all(1)]
+        with torch.inference_mode():
+            G: Tensor = self.encoder(pos, queries=queries, progress=False)
+        return G
