@@ -146,7 +146,6 @@ def test_open3d_reads_the_same(files: Path, name: str) -> None:
         ("a.ply", {"format": "binary_big_endian"}),
         ("a.pcd", {"data": "ascii"}),
         ("a.pcd", {"data": "binary"}),
-        ("a.pcd", {"data": "binary_compressed"}),
     ],
 )
 def test_open3d_reads_what_we_write(tmp_path: Path, name: str, options: dict[str, str]) -> None:

@@ -7,8 +7,6 @@ and ``NAME.pidx`` (the numbers of the evaluated points), and of every set a list
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from torch import Tensor
 
 from veckm.data.protocol import SETS, LabeledCloud
 from veckm.data.sampling import Shape
+from veckm.io.atomic import writing
 
 #: Where the release is.
 PAGE = "https://geometry.cs.ucl.ac.uk/projects/2018/pcpnet/"
@@ -195,14 +194,8 @@ def _unit(normal: Tensor) -> Tensor:
 def _keep(path: Path, array: np.ndarray) -> None:
     """Write a .npy file whole or not at all: another process may read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with writing(path) as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def write_pcpnet(folder: str | Path, cloud: LabeledCloud, split: Split = "test") -> str:
