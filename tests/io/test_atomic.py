@@ -13,9 +13,14 @@ from veckm.io.atomic import writing
 def test_a_write_that_is_interrupted_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), writing(path) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with writing(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
     assert path.read_bytes() == b"old"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def guarded(path: str | os.PathLike[str], action: str) -> Iterator[None]:
     except (FileError, ImportError, TypeError, MemoryError):
         raise
     except OSError as error:
-        if error.errno is not None:
+        if error.errno not in (None, errno.EINVAL):  # a place that no file has is a broken file
             raise
         raise FileError(path, f"cannot be {action}: {error}") from error
     except Exception as error:

@@ -135,6 +135,10 @@ class LasWriter:
         self._columns = self._plan(like, header)
         if header.version < Version(1, 2):
             header.version = Version(1, 2)
+        for record in header.vlrs.get("ExtraBytesVlr"):
+            for each in record.extra_bytes_structs:  # laspy computes them from one point only
+                if each.data_type:
+                    each.options &= ~(each.MIN_BIT_MASK | each.MAX_BIT_MASK)
         self._writer = laspy.LasWriter(
             file, header, do_compress=path.suffix.lower() == ".laz", closefd=False
         )

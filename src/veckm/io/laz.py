@@ -69,7 +69,7 @@ def check_chunks(file: IO[bytes], header: LasHeader, length: int) -> None:
         raise ValueError(f"the header promises {count} points, but its chunks hold others")
     if bool((points > sizes * _MOST_POINTS_PER_BYTE).any()):
         raise ValueError("a chunk is too short for its points")
-    _check_layers(file, data, start + 8, sizes.astype(np.int64))
+    _check_counts(file, data, start + 8, points.astype(np.int64), sizes.astype(np.int64))
 
 
 def _table_place(file: IO[bytes], start: int, length: int, size: int) -> int:
@@ -88,16 +88,27 @@ def _table_place(file: IO[bytes], start: int, length: int, size: int) -> int:
     return place
 
 
-def _check_layers(file: IO[bytes], data: bytes, start: int, sizes: np.ndarray) -> None:
-    """Raise where a chunk promises layers that are longer than itself."""
+def _check_counts(
+    file: IO[bytes], data: bytes, start: int, points: np.ndarray, sizes: np.ndarray
+) -> None:
+    """Raise where a chunk has other many points, or layers that are longer than itself."""
     number = int.from_bytes(data[32:34], "little")
     items = [struct.unpack_from("<HH", data, 34 + 6 * k) for k in range(number)]
     layers = sum(_LAYERS.get(kind, 0) + (size if kind == 14 else 0) for kind, size in items)
-    head = sum(size for _, size in items) + 4
-    for at, size in zip((start + np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True):
-        if not layers:
-            return
-        file.seek(at + head)
-        promised = np.frombuffer(file.read(4 * layers), "<u4")
-        if len(promised) < layers or int(promised.sum(dtype=np.int64)) > size - head - 4 * layers:
+    item = sum(size for _, size in items)
+    starts = start + np.cumsum(sizes) - sizes
+    if not layers:  # only the last chunk can be short; it must hold its points by itself
+        file.seek(int(starts[-1]))
+        chunk = np.frombuffer(file.read(int(sizes[-1])), np.uint8)
+        out, last = np.zeros(int(points[-1]) * item, np.uint8), (int(points[-1]), int(sizes[-1]))
+        lazrs.decompress_points_with_chunk_table(chunk, data, out, [last])
+        return
+    for at, count, size in zip(starts.tolist(), points.tolist(), sizes.tolist(), strict=True):
+        if not count:
+            continue
+        file.seek(at + item)
+        head = np.frombuffer(file.read(4 + 4 * layers), "<u4").astype(np.int64)
+        if len(head) <= layers or head[0] != count:
+            raise ValueError(f"a chunk should have {count} points, but has others")
+        if head[1:].sum() > size - item - 4 - 4 * layers:
             raise ValueError("a chunk has layers that are longer than itself")

@@ -58,7 +58,7 @@ def read(path: Path) -> PointCloud:
     if not body and count is None:
         raise FileError(path, "has no points")
     if count is not None and count > len(body):
-        raise ValueError(f"the header promises {count} points, but there are {len(body)} lines")
+        raise ValueError(f"the header promises {count} points, but the file has {len(body)} lines")
     first = body[0].decode("latin-1") if body else "0 0 0"
     delimiter = _delimiter(first)
     words = _split(first)
