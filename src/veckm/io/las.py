@@ -49,8 +49,9 @@ class LasSource(Source):
                 waveforms = VLRList.read_from(exact, 1, extended=True)
             if not np.isfinite([*header.scales, *header.offsets]).all():
                 raise ValueError("the scale or offset in its header is not a finite number")
+            self._chunks = None
             if header.are_points_compressed:
-                laz.check_chunks(file, header, exact.length)
+                self._chunks = laz.Chunks(file, header, exact.length)
             else:
                 room = (exact.length - header.offset_to_point_data) // header.point_format.size
                 check_room(header.point_count, room)
@@ -85,9 +86,16 @@ class LasSource(Source):
         self._check(start, stop)
         if start == stop:
             return laspy.ScaleAwarePointRecord.empty(header=self._header)
-        with guarded(self.path, "read as LAS"), laspy.open(self.path, read_evlrs=False) as reader:
-            reader.seek(start)
-            points = reader.read_points(stop - start)
+        header = self._header
+        with guarded(self.path, "read as LAS"):
+            if self._chunks is not None:
+                with self.path.open("rb") as file:
+                    records = self._chunks.read(file, start, stop)
+                format, scales, offsets = header.point_format, header.scales, header.offsets
+                return laspy.ScaleAwarePointRecord(records, format, scales, offsets)
+            with laspy.open(self.path, read_evlrs=False) as reader:
+                reader.seek(start)
+                points = reader.read_points(stop - start)
         if len(points) < stop - start:
             raise FileError(self.path, f"ended after {start + len(points)} points")
         return points
@@ -209,26 +217,21 @@ class LasWriter:
         writer.done = True
         self._file.seek(0, 2)
         if self._template:
-            self._write_waveforms(self._template)
+            self._write_evlrs(self._template)
         writer.close()
 
-    def _write_waveforms(self, template: LasTemplate) -> None:
+    def _write_evlrs(self, template: LasTemplate) -> None:
         """Extended records; the header points to the one that holds waveforms."""
         header, evlrs = self._writer.header, self._writer.header.evlrs or VLRList()
         end = self._file.tell()
-        old = template.header.start_of_waveform_data_packet_record
-        sizes = [60 + len(record.record_data_bytes()) for record in template.header.evlrs or []]
-        starts = template.header.start_of_first_evlr + np.cumsum([0, *sizes])
-        before = [k for k, at in enumerate(starts[:-1].tolist()) if at == old]
-        header.start_of_waveform_data_packet_record = 0
-        if template.waveforms:
-            header.start_of_waveform_data_packet_record = end
-            template.waveforms.write_to(self._file, as_extended=True)
-        elif before:
-            header.start_of_waveform_data_packet_record = end + sum(sizes[: before[0]])
+        waveforms = 0
+        for record in template.waveforms or evlrs:
+            if (record.user_id, record.record_id) == ("LASF_Spec", 65535):
+                waveforms = self._file.tell()
+            VLRList([record]).write_to(self._file, as_extended=True)
+        header.start_of_waveform_data_packet_record = waveforms
         if evlrs:
             header.number_of_evlrs, header.start_of_first_evlr = len(evlrs), end
-            evlrs.write_to(self._file, as_extended=True)
 
 
 def _new_header(like: PointCloud) -> LasHeader:

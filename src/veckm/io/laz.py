@@ -41,35 +41,53 @@ class ExactReader:
             raise ValueError(f"its {number} records do not fit before the points at {start}")
 
 
-def check_chunks(file: IO[bytes], header: LasHeader, length: int) -> None:
-    """Raise if the chunks of compressed points cannot hold as many points as the header promises.
+class Chunks:
+    """The chunks of compressed points, read by range.
 
-    lazrs allocates what the table of chunks and the layers of each chunk promise.
+    The seek of lazrs 0.8, which laspy uses, goes to wrong points where chunks differ in length, as
+    in COPC, so ranges are decompressed from the chunks that they touch.
     """
-    found = header.vlrs.get("LasZipVlr")
-    if not found:
-        raise ValueError("it is compressed, but no record describes how")
-    data, count, size = found[0].record_data, header.point_count, header.point_format.size
-    vlr = lazrs.LazVlr(data)
-    if vlr.item_size() != size:
-        raise ValueError(f"its points have {size} bytes, but compressed ones {vlr.item_size()}")
-    if not count:
-        return
-    start = header.offset_to_point_data
-    end = _table_place(file, start, length, size)
-    file.seek(start)
-    table = lazrs.read_chunk_table(file, vlr)
-    points, sizes = np.array(table, dtype=np.float64).T
-    if not vlr.uses_variable_size_chunks():
-        full = max(vlr.chunk_size(), 1)
-        if len(table) != -(-count // full):
-            raise ValueError(f"the header promises {count} points, but has {len(table)} chunks")
-        points[-1] = count - full * (len(table) - 1)
-    if points.sum() != count or sizes.sum() > end - start - 8:
-        raise ValueError(f"the header promises {count} points, but its chunks hold others")
-    if bool((points > sizes * _MOST_POINTS_PER_BYTE).any()):
-        raise ValueError("a chunk is too short for its points")
-    _check_counts(file, data, start + 8, points.astype(np.int64), sizes.astype(np.int64))
+
+    def __init__(self, file: IO[bytes], header: LasHeader, length: int) -> None:
+        """Raise if the chunks cannot hold as many points as the header promises."""
+        found = header.vlrs.get("LasZipVlr")
+        if not found:
+            raise ValueError("it is compressed, but no record describes how")
+        self._dtype, self._laszip = header.point_format.dtype(), bytes(found[0].record_data)
+        vlr, count, size = lazrs.LazVlr(self._laszip), header.point_count, self._dtype.itemsize
+        if vlr.item_size() != size:
+            raise ValueError(f"its points have {size} bytes, but compressed ones {vlr.item_size()}")
+        start = header.offset_to_point_data
+        end = _table_place(file, start, length, size) if count else start + 8
+        file.seek(start)
+        table = lazrs.read_chunk_table(file, vlr) if count else []
+        points, sizes = np.array(table, dtype=np.float64).reshape(-1, 2).T
+        if count and not vlr.uses_variable_size_chunks():
+            full = max(vlr.chunk_size(), 1)
+            if len(table) != -(-count // full):
+                raise ValueError(f"the header promises {count} points, but has {len(table)} chunks")
+            points[-1] = count - full * (len(table) - 1)
+        if points.sum() != count or sizes.sum() > end - start - 8:
+            raise ValueError(f"the header promises {count} points, but its chunks hold others")
+        if bool((points > sizes * _MOST_POINTS_PER_BYTE).any()):
+            raise ValueError("a chunk is too short for its points")
+        self._table = [(int(n), int(size)) for n, size in zip(points, sizes, strict=True)]
+        self._points = np.concatenate([[0], np.cumsum(points)]).astype(np.int64)
+        self._bytes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64) + start + 8
+
+    def read(self, file: IO[bytes], start: int, stop: int) -> np.ndarray:  # (stop - start,)
+        """Records of a range that is not empty."""
+        first = int(np.searchsorted(self._points, start, "right")) - 1
+        last = int(np.searchsorted(self._points, stop, "left"))
+        file.seek(int(self._bytes[first]))
+        data = file.read(int(self._bytes[last] - self._bytes[first]))
+        table, begin = self._table[first:last], int(self._points[first])
+        _check_layers(data, self._laszip, table)
+        out = np.zeros(int(self._points[last]) - begin, self._dtype)
+        lazrs.decompress_points_with_chunk_table(
+            np.frombuffer(data, np.uint8), self._laszip, out.view(np.uint8), table
+        )
+        return out[start - begin : stop - begin]
 
 
 def _table_place(file: IO[bytes], start: int, length: int, size: int) -> int:
@@ -88,27 +106,16 @@ def _table_place(file: IO[bytes], start: int, length: int, size: int) -> int:
     return place
 
 
-def _check_counts(
-    file: IO[bytes], data: bytes, start: int, points: np.ndarray, sizes: np.ndarray
-) -> None:
-    """Raise where a chunk has other many points, or layers that are longer than itself."""
-    number = int.from_bytes(data[32:34], "little")
-    items = [struct.unpack_from("<HH", data, 34 + 6 * k) for k in range(number)]
+def _check_layers(data: bytes, laszip: bytes, table: list[tuple[int, int]]) -> None:
+    """Raise where a chunk promises layers longer than itself, which lazrs would allocate."""
+    number = int.from_bytes(laszip[32:34], "little")
+    items = [struct.unpack_from("<HH", laszip, 34 + 6 * k) for k in range(number)]
     layers = sum(_LAYERS.get(kind, 0) + (size if kind == 14 else 0) for kind, size in items)
-    item = sum(size for _, size in items)
-    starts = start + np.cumsum(sizes) - sizes
-    if not layers:  # only the last chunk can be short; it must hold its points by itself
-        file.seek(int(starts[-1]))
-        chunk = np.frombuffer(file.read(int(sizes[-1])), np.uint8)
-        out, last = np.zeros(int(points[-1]) * item, np.uint8), (int(points[-1]), int(sizes[-1]))
-        lazrs.decompress_points_with_chunk_table(chunk, data, out, [last])
-        return
-    for at, count, size in zip(starts.tolist(), points.tolist(), sizes.tolist(), strict=True):
-        if not count:
-            continue
-        file.seek(at + item)
-        head = np.frombuffer(file.read(4 + 4 * layers), "<u4").astype(np.int64)
-        if len(head) <= layers or head[0] != count:
-            raise ValueError(f"a chunk should have {count} points, but has others")
-        if head[1:].sum() > size - item - 4 - 4 * layers:
+    head, at = sum(size for _, size in items) + 4, 0
+    for points, size in table if layers else []:
+        if points and size < head + 4 * layers:
+            raise ValueError("a chunk ends before its layers")
+        promised = np.frombuffer(data, "<u4", layers, at + head) if points else np.zeros(0)
+        if promised.sum(dtype=np.int64) > size - head - 4 * layers and points:
             raise ValueError("a chunk has layers that are longer than itself")
+        at += size

@@ -12,6 +12,7 @@ import numpy as np
 from veckm.cloud import PointCloud
 from veckm.extras import need
 from veckm.io.errors import FileError, guarded
+from veckm.io.ply import element_count
 
 #: Suffixes of the files that :func:`read_triangles` reads.
 SUFFIXES = (".ply", ".off", ".obj", ".stl", ".glb")
@@ -61,6 +62,11 @@ def sample(path: Path, samples: int, seed: int = 0) -> PointCloud:
 def _load(file: Any, kind: str) -> tuple[Any, Any]:
     trimesh: Any = need("trimesh", f"reading {kind[1:].upper()} meshes", "mesh")
     mesh = trimesh.load_mesh(file, file_type=kind[1:], process=False, skip_materials=True)
+    if kind == ".ply":  # trimesh leaves out lines that are missing
+        for name, found in (("vertex", len(mesh.vertices)), ("face", len(mesh.faces))):
+            promised = element_count(Path(file.name), name)
+            if found < promised:
+                raise ValueError(f"it promises {promised} of element {name}, but has {found}")
     return mesh.vertices, mesh.faces
 
 

@@ -161,6 +161,11 @@ def _read_header(path: Path) -> Header:
     return Header(format, tuple(elements), tuple(notes), size, newline)
 
 
+def element_count(path: Path, name: str) -> int:
+    """How many records the header promises of an element."""
+    return sum(each.count for each in _read_header(path).elements if each.name == name)
+
+
 def read(path: Path) -> PointCloud:
     """The points of a PLY file; faces and other elements are kept to be written back."""
     header = _read_header(path)
