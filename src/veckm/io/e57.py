@@ -30,7 +30,7 @@ def read(path: Path) -> PointCloud:
     if len(scans) > 1:
         for number, scan in enumerate(scans):
             scan["scan"] = np.full(len(scan["cartesianX"]), number, np.uint16)
-    lost = {name for scan in scans for name in scan} - set.intersection(*map(set, scans))
+    lost = {name for scan in scans for name in scan if not all(name in each for each in scans)}
     if lost:
         raise ValueError(f"not all of its scans have {sorted(lost)}")
     joined = {name: np.concatenate([scan[name] for scan in scans]) for name in scans[0]}

@@ -141,8 +141,7 @@ class LasWriter:
             _set_crs(header, like.crs)
         _drop(header, lambda record: record.user_id == "copc")
         self._columns = self._plan(like, header)
-        if header.version < Version(1, 2):
-            header.version = Version(1, 2)
+        header.version = max(header.version, Version(1, 1))  # laspy does not write 1.0
         for record in header.vlrs.get("ExtraBytesVlr"):
             for each in record.extra_bytes_structs:  # laspy computes them from one point only
                 if each.data_type:

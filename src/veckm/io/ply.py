@@ -38,7 +38,7 @@ _KINDS = {
 }
 #: The format has no integers of 64 bits, and other readers refuse them.
 _WIDER = {**WIDER, "i8": "f8", "u8": "f8"}
-_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_ORDERS: dict[str, Any] = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _LONGEST = 1 << 20  # bytes of a header
 
 

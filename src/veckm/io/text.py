@@ -173,9 +173,10 @@ def writer(file: IO[bytes], path: Path, like: PointCloud, count: int) -> RecordW
         if set(name) & set(",;\t\n\r\"' ") or not name or not name.isprintable():
             raise FileError(path, f"a column cannot be named {name!r}; rename it")
     if template is None:
-        usual = ([], list(NORMAL_NAMES[0]), list(COLOR_NAMES[0]))
-        prefix = "" if suffix in (".csv", ".txt", ".asc") else "# "
-        if suffix == ".pts" or (prefix and list(like.fields) in usual):
+        prefix: str | None = "" if suffix in (".csv", ".txt", ".asc") else "# "
+        if suffix == ".pts" or (
+            prefix and tuple(like.fields) in ((), NORMAL_NAMES[0], COLOR_NAMES[0])
+        ):
             prefix = None
         delimiter = "," if suffix == ".csv" else None
         template = TextTemplate(delimiter, prefix=prefix, counted=suffix == ".pts")
