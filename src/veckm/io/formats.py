@@ -72,3 +72,9 @@ def find(path: Path, write: bool = False) -> Format:
 def streams() -> str:
     """Names of the formats that are read by range and written piece by piece."""
     return ", ".join(kind.name for kind in FORMATS if kind.source and kind.writer)
+
+
+def output_note(path: Path, output: Path) -> str:
+    """What the user should know about an output, to follow its name in a report; may be empty."""
+    copc = path.name.lower().endswith(".copc.laz") and output.suffix.lower() == ".laz"
+    return ", a plain LAZ 1.4: the octree of the COPC is not kept" if copc else ""
