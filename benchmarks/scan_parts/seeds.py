@@ -15,7 +15,7 @@ import lazrs
 import numpy as np
 
 from veckm.cloud import PointCloud
-from veckm.io import las_header, write
+from veckm.io import write
 
 POINTS = 40
 
@@ -47,7 +47,6 @@ def seeds() -> dict[str, bytes]:
         "new.laz": (full, {}),
         "text.pcd": (full, {"data": "ascii"}),
         "binary.pcd": (full, {"data": "binary"}),
-        "compressed.pcd": (full, {"data": "binary_compressed"}),
         "cloud.xyz": (full, {}),
         "cloud.csv": (full, {}),
         "cloud.txt": (full, {}),
@@ -58,8 +57,6 @@ def seeds() -> dict[str, bytes]:
         "deflated.npz": (full, {"compress": True}),
         "kitti.bin": (plain, {}),
     }
-    if importlib.util.find_spec("pye57") is not None:
-        wanted["scan.e57"] = (full, {})
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, (made, options) in wanted.items():
@@ -67,6 +64,9 @@ def seeds() -> dict[str, bytes]:
             write(path, made, **options)
             found[name] = path.read_bytes()
         found["old.las"], found["old.laz"] = _old(Path(folder), full)
+        if importlib.util.find_spec("pye57") is not None:
+            found["scan.e57"] = _e57(Path(folder) / "scan.e57", full)
+    found["compressed.pcd"] = _compressed(found["binary.pcd"])
     found["variable.laz"] = _variable(found["new.las"])
     return {**found, **meshes()}
 
@@ -90,24 +90,56 @@ def _old(folder: Path, full: PointCloud) -> tuple[bytes, bytes]:
     return out[0], out[1]
 
 
+def _compressed(pcd: bytes) -> bytes:
+    """The points of a binary PCD column after column, in LZF with runs and one copy."""
+    end = pcd.index(b"DATA binary\n") + len(b"DATA binary\n")
+    words = {line.split()[0]: line.split()[1:] for line in pcd[:end].decode().splitlines()}
+    records = np.frombuffer(pcd[end:], np.uint8).reshape(POINTS, -1)
+    cuts = np.cumsum([0, *map(int, words["SIZE"])])
+    raw = b"".join(records[:, a:b].tobytes() for a, b in pairwise(cuts.tolist()))
+    packed = b"\x01" + raw[:2] if raw[1:5] == 4 * raw[1:2] else b""
+    at = 2 if packed else 0
+    if packed:  # the second byte comes again three times
+        packed, at = packed + b"\x20\x00", 5
+    for start in range(at, len(raw), 32):
+        run = raw[start : start + 32]
+        packed += bytes([len(run) - 1]) + run
+    head = pcd[:end].replace(b"DATA binary", b"DATA binary_compressed")
+    return head + struct.pack("<II", len(packed), len(raw)) + packed
+
+
+def _e57(path: Path, full: PointCloud) -> bytes:
+    """Two scans with poses, as pye57 writes them."""
+    import pye57
+
+    with pye57.E57(str(path), mode="w") as file:
+        for number in range(2):
+            part = full[number * 20 : number * 20 + 20]
+            data = dict(zip(("cartesianX", "cartesianY", "cartesianZ"), part.pos.T, strict=True))
+            data["intensity"] = part.fields["quality"]
+            data.update({f"color{c.title()}": part.fields[c] for c in ("red", "green", "blue")})
+            file.write_scan_raw(data, translation=full.origin)
+    return path.read_bytes()
+
+
 def _variable(las: bytes) -> bytes:
     """The same points in chunks of different lengths, as COPC has them."""
-    template, start, count, _ = las_header.parse(io.BytesIO(las), len(las))
-    extra = template.size - las_header.base_dtype(template.format).itemsize
-    packing = bytearray(lazrs.LazVlr.new_for_compression(template.format, extra).record_data())
-    packing[12:16] = b"\xff" * 4  # the length of chunks: they have their own
-    record = las_header.make_record(("laszip encoded", 22204), "by laz-rs", bytes(packing))
-    body = b"".join(each.encode() for each in (*template.records, record))
-    head = bytearray(template.head)
-    struct.pack_into("<II", head, 96, len(head) + len(body), len(template.records) + 1)
-    head[104] |= 128
-    out = io.BytesIO(bytes(head) + body)
-    out.seek(0, 2)
-    points = np.frombuffer(las, np.uint8, count * template.size, start).reshape(count, -1)
-    compressor = lazrs.LasZipCompressor(out, lazrs.LazVlr(bytes(packing)))
-    cuts = (0, 7, 8, 30, count)
-    chunks = [points[a:b].reshape(-1) for a, b in pairwise(cuts)]
-    compressor.compress_chunks(chunks)
+    import laspy
+
+    with laspy.open(io.BytesIO(las)) as reader:
+        header, points = reader.header, reader.read_points(-1)
+    format = header.point_format
+    vlr = lazrs.LazVlr.new_for_compression(
+        format.id, format.num_extra_bytes, use_variable_size_chunks=True
+    )
+    header.vlrs.append(laspy.vlrs.known.LasZipVlr(bytes(vlr.record_data())))
+    header.set_compressed(True)
+    out = io.BytesIO()
+    header.write_to(out)
+    raw = np.frombuffer(points.array.tobytes(), np.uint8).reshape(len(points), -1)
+    compressor = lazrs.LasZipCompressor(out, vlr)
+    cuts = (0, 7, 8, 30, len(points))
+    compressor.compress_chunks([raw[a:b].reshape(-1) for a, b in pairwise(cuts)])
     compressor.done()
     return out.getvalue()
 

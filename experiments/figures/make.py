@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures import cost, encodings, kernel, reconstruction, scales, sizes
 from experiments.figures.style import styled
-from veckm.io.whole import writing
+from veckm.io.atomic import writing
 
 Effort = Literal["quick", "full"]
 #: A PNG knows which program wrote it, an SVG when; without, the same numbers give the same file.

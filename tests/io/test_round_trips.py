@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,10 +16,6 @@ from hypothesis import strategies as st
 
 from veckm.cloud import PointCloud
 from veckm.io import read, write
-
-needs_e57 = pytest.mark.skipif(
-    importlib.util.find_spec("pye57") is None, reason="needs the extra e57"
-)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +42,7 @@ def test_ply(folder: Path, format: str, cloud: PointCloud) -> None:
     assert back.pos.dtype == cloud.pos.dtype
 
 
-@pytest.mark.parametrize("data", ["ascii", "binary", "binary_compressed"])
+@pytest.mark.parametrize("data", ["ascii", "binary"])
 @given(cloud=clouds(("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8")))
 def test_pcd(folder: Path, data: str, cloud: PointCloud) -> None:
     back = twice(folder / "a.pcd", cloud, data=data)
@@ -127,17 +122,6 @@ def test_las(folder: Path, suffix: str, cloud: PointCloud, scale: float) -> None
         assert same(back.fields[name], values)
 
 
-@needs_e57
-@given(cloud=clouds(("u1", "i2", "i4", "i8", "f4", "f8")))
-def test_e57(folder: Path, cloud: PointCloud) -> None:
-    path = folder / "a.e57"
-    write(path, cloud)
-    back = read(path)
-    assert equal(back, cloud)
-    write(path, back)
-    assert equal(read(path), cloud)
-
-
 @pytest.mark.parametrize("name", ["a.ply", "a.las", "a.laz", "a.pcd", "a.npy", "a.npz", "a.csv"])
 def test_a_cloud_far_from_zero_keeps_its_place(tmp_path: Path, name: str) -> None:
     origin = np.array([512_345.25, 5_412_345.5, 130.0])
@@ -154,7 +138,6 @@ def test_a_cloud_far_from_zero_keeps_its_place(tmp_path: Path, name: str) -> Non
         ("a.laz", ("NormalX", "NormalY", "NormalZ")),
         ("a.pcd", ("normal_x", "normal_y", "normal_z")),
         ("a.csv", ("nx", "ny", "nz")),
-        pytest.param("a.e57", ("nor:normalX", "nor:normalY", "nor:normalZ"), marks=needs_e57),
     ],
 )
 def test_normals_take_the_names_of_the_format(
@@ -183,7 +166,5 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_options_of_another_format_are_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        TypeError, match=r"PLY files have the options \['format'\], got \['scale'\]"
-    ):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
         write(tmp_path / "a.ply", PointCloud(np.zeros((1, 3))), scale=1)

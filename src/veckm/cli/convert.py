@@ -11,7 +11,7 @@ from tyro.conf import arg
 from veckm.cli.text import bytes_of, counted, labeled, seconds
 from veckm.cli.verb import InputFile, Verb, check_output
 from veckm.io import WRITABLE, Source, create_sink, read, source_if_by_range, write
-from veckm.io.formats import find
+from veckm.io.formats import find, output_note
 from veckm.progress import bar
 
 #: Points that are read and written at a time where both formats support it.
@@ -45,8 +45,9 @@ class Convert(Verb):
         points = self._at_once() if source is None else self._in_blocks(source)
         spent = time.perf_counter() - start
         size = bytes_of(self.output.stat().st_size)
+        note = output_note(self.cloud, self.output)
         self.show(
-            labeled("written", f"{self.output}: {counted(points, 'point')}, {size}"),
+            labeled("written", f"{self.output}: {counted(points, 'point')}, {size}{note}"),
             labeled("time", seconds(spent)),
         )
         self.report(cloud=self.cloud, output=self.output, points=points, seconds=spent)

@@ -24,8 +24,8 @@ from veckm.cli.networks import (
     table,
 )
 from veckm.cli.verb import Flag, OutputFile, Verb, check_output
-from veckm.data.cache import write_whole
 from veckm.data.samples import Samples, take
+from veckm.io.atomic import writing
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -95,7 +95,8 @@ class _Evaluate(Verb):
         }
         if self.output is not None:
             text = json.dumps(about, indent=2)
-            write_whole(self.output, lambda file: file.write(text.encode()))
+            with writing(self.output) as file:
+                file.write(text.encode())
         self.report(**about)
         unfinished = "" if saved.epoch == epochs else ", which is not the last"
         self.show(

@@ -28,9 +28,9 @@ from veckm.cli.networks import (
 )
 from veckm.cli.verb import Flag, Verb
 from veckm.data.augment import Augment
-from veckm.data.cache import write_whole
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out, take
+from veckm.io.atomic import writing
 from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
@@ -122,7 +122,8 @@ class _Train(Verb):
                 about = {"veckm": __version__, "task": task.name, "epoch": recipe.epochs}
                 about |= {"set": "validation", **scores}
                 text = json.dumps(about, indent=2)
-                write_whole(self.out / "metrics.json", lambda file: file.write(text.encode()))
+                with writing(self.out / "metrics.json") as file:
+                    file.write(text.encode())
                 say("validation, last epoch", table(scores))
             if ranks.first:
                 self.report(task=task.name, epochs=recipe.epochs, out=self.out, scores=scores)

@@ -17,7 +17,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from veckm import __version__
 from veckm.cloud import PointCloud
 from veckm.io import FileError, read
-from veckm.io.whole import writing
+from veckm.io.atomic import writing
 
 #: Types of options that several verbs have.
 Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]

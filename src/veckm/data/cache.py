@@ -1,18 +1,17 @@
-"""Files that are written whole or not at all, and what was read once kept for the next time."""
+"""What was read once, kept in a file for the next time."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
+
+from veckm.io.atomic import writing
 
 Arrays = dict[str, np.ndarray]
 
@@ -53,7 +52,8 @@ def cached(
             pass  # half a file of another program: make it again
     arrays = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    with writing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
     return arrays
 
 
@@ -67,20 +67,3 @@ def read_arrays(path: Path) -> Arrays:
             return dict(loaded)
         except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-
-
-def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write beside the file, then move over it: a kill leaves the old one or the new one."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # mkstemp's own is for its owner alone
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

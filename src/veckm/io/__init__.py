@@ -1,4 +1,4 @@
-"""Clouds from files and to files; what is not touched comes out as it went in."""
+"""Point clouds from files and to files; what is not changed is written as it was read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from veckm.cloud import PointCloud
 from veckm.io import meshes
-from veckm.io.errors import FileError
-from veckm.io.formats import READABLE, WRITABLE, check_options, find, guarded
+from veckm.io.atomic import writing
+from veckm.io.errors import FileError, guarded
+from veckm.io.formats import READABLE, WRITABLE, find
 from veckm.io.ranges import Sink, Source, create_sink, open_source, source_if_by_range
-from veckm.io.whole import writing
 
 __all__ = [
     "READABLE",
@@ -27,55 +27,56 @@ __all__ = [
 
 
 def read(path: str | Path, *, samples: int | None = None, seed: int = 0) -> PointCloud:
-    """The points of a file with everything that it says about them.
+    """The points of a file with all their fields.
 
-    PLY, LAS, LAZ, COPC, PCD, XYZ, TXT, ASC, CSV, PTS, NPY, NPZ, KITTI's .bin and E57. Of meshes
-    (PLY, OBJ, STL, OFF, GLB) ``samples`` points are drawn, uniform by area.
+    PLY, LAS, LAZ, COPC, PCD, XYZ, TXT, ASC, CSV, PTS, NPY, NPZ, KITTI's .bin and E57 (extra
+    ``e57``). Meshes (PLY, OBJ, STL, OFF, GLB; extra ``mesh``) are sampled, uniform by area.
 
     Args:
-        path: the file; its name says its format.
-        samples: of a mesh, how many points to draw.
-        seed: of the draws.
+        path: the file; its suffix determines the format.
+        samples: number of points to sample from a mesh.
+        seed: of the samples.
 
     Raises:
-        FileError: if the file is not what it should be; the text begins with the path.
+        FileError: if the file is broken; the message begins with the path.
         OSError: if it cannot be opened.
+        MissingExtra: if the format needs a package that is not installed.
     """
     path = Path(path)
     kind = find(path)
-    with guarded(path, kind):
+    with guarded(path, f"read as {kind.name}"):
         if samples is not None:
             if not kind.mesh:
-                raise FileError(path, "is no mesh to be sampled; leave samples out")
+                raise FileError(path, "is not a mesh that can be sampled; leave samples out")
             return meshes.sample(path, samples, seed)
-        if kind.read is None:
-            path.stat()  # a file that is not there is a better reason
-            raise FileError(path, "is a mesh: say how many samples=... points to draw from it")
-        return kind.read(path)
+        if kind.read is not None:
+            return kind.read(path)
+        if kind.source is not None:
+            return kind.source(path).read_all()
+        path.stat()  # a missing file is the better error
+        raise FileError(path, "is a mesh: give samples=..., the number of points to sample")
 
 
 def write(path: str | Path, cloud: PointCloud, **options: Any) -> None:
-    """Write a cloud, whole or not at all, in the format of the name.
+    """Write a cloud in the format of the name; if it fails, nothing is written.
 
-    A cloud that was read from a file of the same format is written as it came: fields in their
-    order and dtypes, scale, offset, coordinate reference system, records and comments. Normals take
-    the names of the format.
+    A cloud that was read from a file of the same format keeps its fields in their order and dtypes,
+    scale, offset, coordinate reference system, records and comments. Normals are renamed as the
+    format names them. A COPC is written as LAZ, without its octree.
 
     Args:
         path: the file.
         cloud: the points.
-        options: what the format lets one choose. PLY: ``format`` (ascii, binary_little_endian,
-            binary_big_endian); LAS: ``scale``, ``offset``; PCD: ``data`` (ascii, binary,
-            binary_compressed); NPZ: ``compress``.
+        options: of the format. PLY: ``format`` (ascii, binary_little_endian, binary_big_endian);
+            LAS: ``scale``, ``offset``; PCD: ``data`` (ascii, binary); NPZ: ``compress``.
     """
     path = Path(path)
     kind = find(path, write=True)
-    chosen = check_options(kind, options)
-    with guarded(path, kind, "written"), writing(path) as file:
+    with guarded(path, f"written as {kind.name}"), writing(path) as file:
         if kind.writer is None:
             assert kind.write is not None
-            kind.write(file, path, cloud, **chosen)
+            kind.write(file, path, cloud, **options)
             return
-        writer = kind.writer(file, path, cloud, len(cloud), **chosen)
+        writer = kind.writer(file, path, cloud, len(cloud), **options)
         writer.append(cloud)
         writer.finish()

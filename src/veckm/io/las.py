@@ -1,241 +1,293 @@
-"""LAS, LAZ and COPC read: versions 1.0 to 1.4, whole and by range, with all that is in them."""
+"""LAS, LAZ and COPC through laspy: whole, by range and piece by piece, with all their records."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import lazrs
+import laspy
 import numpy as np
-from laspy.point import dims
+from laspy.header import GpsTimeType, LasHeader, Version
+from laspy.point.dims import ScaledArrayView, SubFieldView
+from laspy.vlrs.known import WktCoordinateSystemVlr
+from laspy.vlrs.vlrlist import VLRList
 
-from veckm.cloud import PointCloud
-from veckm.io import copc, las_header
-from veckm.io.errors import FileError
-from veckm.io.las_header import LasTemplate
+from veckm.cloud import PointCloud, Template
+from veckm.io import laz
+from veckm.io.errors import FileError, guarded
+from veckm.io.records import WIDER, check_room, file_names
 from veckm.io.source import Source
 
-#: Three million equal points took one byte for 630 of them: no file has more.
-_MOST_POINTS_A_BYTE = 2048
+_NORMALS = ("NormalX", "NormalY", "NormalZ")
+_XYZ = ("X", "Y", "Z")
 
 
-def read(path: Path) -> PointCloud:
-    """All points of a file with all fields."""
-    source = LasSource(path)
-    return source.read(0, source.count)
+@dataclass(frozen=True)
+class LasTemplate(Template):
+    """The header with all records, and the waveforms that a file of version 1.3 has at its end."""
+
+    header: LasHeader
+    waveforms: VLRList
 
 
 class LasSource(Source):
-    """A LAS, LAZ or COPC file by range; of compressed ones the chunks that the range touches."""
+    """A LAS, LAZ or COPC file by range."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        length = path.stat().st_size
-        try:
-            with path.open("rb") as file:
-                self._template, self._start, self.count, self._laszip = las_header.parse(
-                    file, length
-                )
-                self._dtype = record_dtype(self._template)
-                if not np.isfinite([*self._template.scale, *self._template.offset]).all():
-                    raise ValueError("its scale or offset is not a finite number")
-                if self._laszip is None:
-                    self._check_room(length)
-                else:
-                    self._open_chunks(file, length, self._laszip)
-        except (ValueError, LookupError, struct.error) as error:
-            raise FileError(path, f"cannot be read as LAS: {error}") from error
-
-    def _check_room(self, length: int) -> None:
-        room = (length - self._start) // self._dtype.itemsize
-        if self.count > room:
-            raise ValueError(f"it says {self.count} points, but has room for {room}")
-
-    def _open_chunks(self, file: IO[bytes], length: int, laszip: bytes) -> None:
-        """Where every chunk starts, in points and in bytes."""
-        vlr = safely(lambda: lazrs.LazVlr(np.frombuffer(laszip, np.uint8)))
-        if vlr.item_size() != self._dtype.itemsize:
-            raise ValueError(
-                f"its points have {self._dtype.itemsize} bytes, but those that are compressed "
-                f"{vlr.item_size()}"
-            )
-        if not self.count:
-            self._points, self._bytes = np.zeros(1, np.int64), np.zeros(1, np.int64)
-            return
-        end = self._check_table(file, length)
-        file.seek(self._start)
-        table = safely(lambda: lazrs.read_chunk_table(file, vlr))
-        points, sizes = (np.array(column, dtype=np.float64) for column in zip(*table, strict=True))
-        if not vlr.uses_variable_size_chunks():
-            size = vlr.chunk_size()
-            if len(table) != -(-self.count // max(size, 1)):
-                raise ValueError(f"it says {self.count} points, but has {len(table)} chunks")
-            points[-1] = self.count - size * (len(table) - 1)
-        if points.sum() != self.count or sizes.sum() > end - self._start - 8:
-            raise ValueError(f"it says {self.count} points, but its chunks are of another number")
-        if bool((points > sizes * _MOST_POINTS_A_BYTE).any()):
-            raise ValueError("one of its chunks is too short for its points")
-        self._points = np.concatenate([[0], np.cumsum(points)]).astype(np.int64)
-        self._bytes = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64) + self._start + 8
-        self._table = [*table[:-1], (int(points[-1]), table[-1][1])]
-        if vlr.uses_variable_size_chunks() and copc.has_octree(self._template):
-            octree = copc.Octree(
-                tuple(np.diff(self._points).tolist()), tuple(self._bytes[:-1].tolist())
-            )
-            self._template = replace(self._template, octree=octree)
-
-    def _check_table(self, file: IO[bytes], length: int) -> int:
-        """Where the table of chunks is; raises if it cannot be as long as it says."""
-        file.seek(self._start)
-        place = int.from_bytes(file.read(8), "little", signed=True)
-        if place == -1:  # of files that were written without going back
-            file.seek(length - 8)
-            place = int.from_bytes(file.read(8), "little", signed=True)
-        if not self._start + 8 <= place <= length - 8:
-            raise ValueError("its table of chunks is not within the file")
-        file.seek(place)
-        number = struct.unpack("<II", file.read(8))[1]
-        if not 1 <= number <= (place - self._start - 8) // self._dtype.itemsize:
-            raise ValueError(f"it says {number} chunks, more than it has room for")
-        return place
+        with path.open("rb") as file:
+            exact = laz.ExactReader(file, path.stat().st_size)
+            exact.check_records()
+            header = LasHeader.read_from(exact, read_evlrs=True)
+            waveforms = VLRList()
+            place = header.start_of_waveform_data_packet_record
+            if place and not header.evlrs:
+                exact.seek(place)
+                waveforms = VLRList.read_from(exact, 1, extended=True)
+            if not np.isfinite([*header.scales, *header.offsets]).all():
+                raise ValueError("the scale or offset in its header is not a finite number")
+            self._chunks = None
+            if header.are_points_compressed:
+                self._chunks = laz.Chunks(file, header, exact.length)
+            else:
+                room = (exact.length - header.offset_to_point_data) // header.point_format.size
+                check_room(header.point_count, room)
+        self._header, self.count = header, header.point_count
+        self._template = LasTemplate(header, waveforms)
+        self._names = [name for name in header.point_format.dimension_names if name not in _XYZ]
 
     def read(self, start: int, stop: int) -> PointCloud:
         """Points of a range with all fields."""
-        records = self._records(start, stop)
-        fields = {
-            name: get_field(records, name, self._template) for name in field_names(self._template)
-        }
-        return PointCloud(
-            self._pos(records),
-            self._template.offset,
-            fields,
-            self._template.crs(),
-            self._template,
-        )
+        points = self._points(start, stop)
+        fields = {name: np.asarray(points[name]) for name in self._names}
+        crs = _crs(self._header)
+        return PointCloud(self._pos(points), self._header.offsets, fields, crs, self._template)
 
     def read_xyz(self, start: int, stop: int) -> np.ndarray:
         """The coordinates only."""
-        xyz: np.ndarray = self._pos(self._records(start, stop)) + self._template.offset
+        xyz: np.ndarray = self._pos(self._points(start, stop)) + self._header.offsets
         return xyz
 
     def bounds(self, exact: bool = True) -> np.ndarray:
-        """Least and largest coordinates: of the points, or as the header says."""
-        found = self._template.bounds
+        """Minimum and maximum of the coordinates: of the points, or as in the header."""
+        found = np.stack([self._header.mins, self._header.maxs])
         if not exact and np.isfinite(found).all() and (found[0] <= found[1]).all():
-            return found.copy()
+            return found
         return super().bounds()
 
-    def _pos(self, records: np.ndarray) -> np.ndarray:
-        return np.stack(
-            [records[axis] * step for axis, step in zip("XYZ", self._template.scale, strict=True)],
-            axis=-1,
-        )
+    def _pos(self, points: Any) -> np.ndarray:
+        pairs = zip(_XYZ, self._header.scales, strict=True)
+        return np.stack([points.array[axis] * scale for axis, scale in pairs], axis=-1)
 
-    def _records(self, start: int, stop: int) -> np.ndarray:
+    def _points(self, start: int, stop: int) -> Any:
         self._check(start, stop)
         if start == stop:
-            return np.zeros(0, self._dtype)
-        try:
-            if self._laszip is not None:
-                return self._unpack(start, stop, self._laszip)
-        except (ValueError, EOFError, struct.error) as error:
-            raise FileError(self.path, f"cannot be read as LAZ: {error}") from error
-        at = self._start + start * self._dtype.itemsize
-        found = np.fromfile(self.path, self._dtype, stop - start, offset=at)
-        if len(found) < stop - start:
-            raise FileError(self.path, f"ended after {start + len(found)} points while being read")
-        return found
+            return laspy.ScaleAwarePointRecord.empty(header=self._header)
+        header = self._header
+        with guarded(self.path, "read as LAS"):
+            if self._chunks is not None:
+                with self.path.open("rb") as file:
+                    records = self._chunks.read(file, start, stop)
+                format, scales, offsets = header.point_format, header.scales, header.offsets
+                return laspy.ScaleAwarePointRecord(records, format, scales, offsets)
+            with laspy.open(self.path, read_evlrs=False) as reader:
+                reader.seek(start)
+                points = reader.read_points(stop - start)
+        if len(points) < stop - start:
+            raise FileError(self.path, f"ended after {start + len(points)} points")
+        return points
 
-    def _unpack(self, start: int, stop: int, laszip: bytes) -> np.ndarray:
-        first = int(np.searchsorted(self._points, start, "right")) - 1
-        last = int(np.searchsorted(self._points, stop, "left"))
-        with self.path.open("rb") as file:
-            file.seek(int(self._bytes[first]))
-            data = file.read(int(self._bytes[last] - self._bytes[first]))
-        if len(data) != self._bytes[last] - self._bytes[first]:
-            raise EOFError("it ended while being read")
-        _check_layers(data, laszip, [size for _, size in self._table[first:last]])
-        begin = int(self._points[first])
-        out = np.zeros(int(self._points[last]) - begin, self._dtype)
-        safely(
-            lambda: lazrs.decompress_points_with_chunk_table(
-                np.frombuffer(data, np.uint8),
-                np.frombuffer(laszip, np.uint8),
-                out.view(np.uint8),
-                self._table[first:last],
-            )
+
+def _crs(header: LasHeader) -> str | None:
+    """WKT, or the EPSG code of GeoTIFF keys."""
+    records = [*header.vlrs, *(header.evlrs or [])]
+    for record in records:
+        if isinstance(record, WktCoordinateSystemVlr) and record.string.strip("\0 \n"):
+            return str(record.string).split("\0")[0].strip()
+    for record in records:
+        keys = {key.id: key.value_offset for key in getattr(record, "geo_keys", [])}
+        code = keys.get(3072) or keys.get(2048)  # a projected or else a geographic system
+        if code and re.fullmatch(r"\d{4,5}", str(code)) and code < 32767:
+            return f"EPSG:{code}"
+    return None
+
+
+class LasWriter:
+    """Writes LAS or LAZ piece by piece. A COPC becomes a plain LAZ: its octree is not kept."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        path: Path,
+        like: PointCloud,
+        count: int,
+        *,
+        scale: float | tuple[float, float, float] | None = None,
+        offset: tuple[float, float, float] | None = None,
+    ) -> None:
+        if path.name.lower().endswith(".copc.laz"):
+            raise FileError(path, "COPC cannot be written, only LAZ; end the name in .laz alone")
+        self._file, self._path, self._expected = file, path, count
+        self._template = like.source if isinstance(like.source, LasTemplate) else None
+        header = deepcopy(self._template.header) if self._template else _new_header(like)
+        if scale is not None:
+            header.scales = np.broadcast_to(np.asarray(scale, np.float64), 3).copy()
+        if offset is not None:
+            header.offsets = np.asarray(offset, np.float64)
+        if like.crs is not None and like.crs != _crs(header):
+            _set_crs(header, like.crs)
+        _drop(header, lambda record: record.user_id == "copc")
+        self._columns = self._plan(like, header)
+        header.version = max(header.version, Version(1, 1))  # laspy does not write 1.0
+        for record in header.vlrs.get("ExtraBytesVlr"):
+            for each in record.extra_bytes_structs:  # laspy computes them from one point only
+                if each.data_type:
+                    each.options &= ~(each.MIN_BIT_MASK | each.MAX_BIT_MASK)
+        self._writer = laspy.LasWriter(
+            file, header, do_compress=path.suffix.lower() == ".laz", closefd=False
         )
-        return out[start - begin : stop - begin]
+
+    def _plan(self, like: PointCloud, header: LasHeader) -> dict[str, str]:
+        """Name in the cloud -> name in the file; what the file lacks becomes extra bytes."""
+        format = header.point_format
+        had = set(format.dimension_names)
+        names = file_names(like.fields, _NORMALS, had if self._template else ())
+        new = []
+        for name, values in like.fields.items():
+            stored, kind = names[name], values.dtype.newbyteorder("=").str[1:]
+            standard = stored in set(format.standard_dimension_names)
+            if (
+                standard
+                and kind[0] == "f"
+                and format.dimension_by_name(stored).kind.name != ("FloatingPoint")
+            ):
+                stored = names[name] = f"{stored}_{values.dtype.name}"  # it would be rounded
+            if stored in had:
+                continue
+            kind = "f4" if stored in _NORMALS else WIDER.get(kind, kind)  # as PDAL has normals
+            width = values.shape[1] if values.ndim == 2 else 1
+            if kind[0] not in "iuf" or int(kind[1:]) > 8 or width > 3:
+                raise ValueError(f"LAS cannot store field {name!r}, {width} columns of {kind}")
+            if len(stored.encode()) > 32:
+                raise ValueError(f"LAS names have at most 32 bytes, {stored!r} has more")
+            new.append(laspy.ExtraBytesParams(stored, kind if width == 1 else f"{width}{kind}"))
+        if new:
+            header.add_extra_dims(new)
+            header.version = max(header.version, Version(1, 4))  # the first that names them
+        return names
+
+    def append(self, cloud: PointCloud) -> None:
+        """Write the next points."""
+        header = self._writer.header
+        points = laspy.ScaleAwarePointRecord.zeros(len(cloud), header=header)
+        for axis, steps in zip(_XYZ, self._steps(cloud).T, strict=True):
+            points.array[axis] = steps
+        for name, stored in self._columns.items():
+            _set(points, stored, cloud.fields[name])
+        self._writer.write_points(points)
+
+    def _steps(self, cloud: PointCloud) -> np.ndarray:  # (N, 3) whole numbers
+        """Coordinates in steps of the scale from the offset."""
+        scale, offset = self._writer.header.scales, self._writer.header.offsets
+        moved = cloud.pos if np.array_equal(cloud.origin, offset) else cloud.xyz - offset
+        with np.errstate(all="ignore"):
+            steps: np.ndarray = np.rint(moved / np.where(scale == 0, 1, scale))
+        good = ((steps >= -(2.0**31)) & (steps < 2.0**31)).all(1)  # false for NaN too
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            raise ValueError(
+                f"point {row} at {cloud.xyz[row].tolist()} cannot be written in steps of "
+                f"{scale.tolist()} from {offset.tolist()}; drop points that are not finite, or "
+                "give write() a coarser scale or a nearer offset"
+            )
+        return steps
+
+    def finish(self) -> None:
+        """Write extended records, and complete the header."""
+        writer = self._writer
+        if writer.header.point_count != self._expected:
+            raise ValueError(
+                f"{self._path}: got {writer.header.point_count} points, not {self._expected}"
+            )
+        writer.point_writer.done()
+        writer.done = True
+        self._file.seek(0, 2)
+        if self._template:
+            self._write_evlrs(self._template)
+        writer.close()
+
+    def _write_evlrs(self, template: LasTemplate) -> None:
+        """Extended records; the header points to the one that holds waveforms."""
+        header, evlrs = self._writer.header, self._writer.header.evlrs or VLRList()
+        end = self._file.tell()
+        waveforms = 0
+        for record in template.waveforms or evlrs:
+            if (record.user_id, record.record_id) == ("LASF_Spec", 65535):
+                waveforms = self._file.tell()
+            VLRList([record]).write_to(self._file, as_extended=True)
+        header.start_of_waveform_data_packet_record = waveforms
+        if evlrs:
+            header.number_of_evlrs, header.start_of_first_evlr = len(evlrs), end
 
 
-#: Kinds of items that are compressed in layers, and how many; bytes have one each.
-_LAYERS = {10: 9, 11: 1, 12: 2, 13: 1, 14: 0}
+def _new_header(like: PointCloud) -> LasHeader:
+    """Version 1.4; the scale is so fine that the extent of the cloud is at least 1e8 steps."""
+    colors = {"red", "green", "blue"} <= set(like.fields)
+    header = LasHeader(version="1.4", point_format=7 if colors else 6)
+    header.generating_software = "veckm"
+    header.global_encoding.gps_time_type = GpsTimeType.STANDARD
+    header.global_encoding.wkt = True
+    xyz = like.xyz[np.isfinite(like.pos).all(1)]
+    low, high = (xyz.min(0), xyz.max(0)) if len(xyz) else (like.origin, like.origin)
+    extent = float((high - low).max())
+    step = 10.0 ** (np.floor(np.log10(extent)) - 8) if extent > 0 else 1e-3
+    header.scales, header.offsets = np.full(3, step), np.floor((low + high) / 2)
+    return header
 
 
-def _check_layers(data: bytes, laszip: bytes, sizes: list[int]) -> None:
-    """Raise where a chunk says that its layers are longer than it is; lazrs would make room."""
-    number = int.from_bytes(laszip[32:34], "little")
-    items = [struct.unpack_from("<HH", laszip, 34 + 6 * k) for k in range(number)]
-    layers = sum(_LAYERS.get(kind, 0) + (size if kind == 14 else 0) for kind, size in items)
-    head = sum(size for _, size in items) + 4
-    at = 0
-    for size in sizes if layers else []:
-        if size < head + 4 * layers:
-            raise ValueError("one of its chunks ends before its layers")
-        said = np.frombuffer(data, "<u4", layers, at + head)
-        if int(said.sum(dtype=np.int64)) > size - head - 4 * layers:
-            raise ValueError("one of its chunks has layers longer than itself")
-        at += size
+def _set_crs(header: LasHeader, wkt: str) -> None:
+    if "[" not in wkt:
+        raise ValueError(
+            f"LAS takes a coordinate reference system as WKT, got {wkt[:40]!r}; "
+            "pyproj.CRS(...).to_wkt() gives it"
+        )
+    _drop(header, lambda record: record.user_id == "LASF_Projection")
+    header.vlrs.append(WktCoordinateSystemVlr(wkt))
+    header.global_encoding.wkt = True
 
 
-def safely(call: Callable[[], Any]) -> Any:
-    """What lazrs raises, and its panics, which are no Exception, as a ValueError."""
-    try:
-        return call()
-    except lazrs.LazrsError as error:
-        raise ValueError(error) from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError(f"the compressed points are broken ({error})") from error
+def _drop(header: LasHeader, unwanted: Any) -> None:
+    for records in (header.vlrs, header.evlrs or []):
+        records[:] = [record for record in records if not unwanted(record)]
 
 
-def record_dtype(template: LasTemplate) -> np.dtype:
-    """Records of the points, extra bytes included."""
-    parts = las_header.base_dtype(template.format).descr
-    for extra in template.extras:
-        kind = "<" + extra.kind
-        parts.append((extra.name, kind) if extra.width == 1 else (extra.name, kind, (extra.width,)))
-    return np.dtype(parts)
+def _set(points: Any, name: str, values: np.ndarray) -> None:
+    """Set a dimension; raises where the values do not fit."""
+    view = points[name]
+    array = points.array[name] if name in points.array.dtype.names else None
+    if isinstance(view, SubFieldView):
+        view[:] = _fitted(name, values, np.dtype("u1"), view.max_value_allowed)
+        return
+    assert array is not None
+    if isinstance(view, ScaledArrayView):  # laspy would round floats too
+        values = (values - view.offset) / view.scale
+        values = np.rint(values) if array.dtype.kind in "iu" else values
+    if name in ("red", "green", "blue") and values.dtype == np.uint8:
+        values = values.astype(np.uint16) * 257  # LAS colors have 16 bits
+    array[:] = _fitted(name, values, array.dtype)
 
 
-def field_names(template: LasTemplate) -> list[str]:
-    """Fields of the points in the order of the file."""
-    return las_header.standard_names(template.format) + [extra.name for extra in template.extras]
-
-
-def bit_field(template: LasTemplate, name: str) -> tuple[str, int, int] | None:
-    """The byte that holds a field of a few bits, its mask, and how far up it is."""
-    found = dims.get_sub_fields_dict(template.format).get(name)
-    if found is None:
-        return None
-    mask = found[1].mask
-    return found[0], mask, (mask & -mask).bit_length() - 1
-
-
-def get_field(records: np.ndarray, name: str, template: LasTemplate) -> np.ndarray:
-    """The values of a field, scaled where the file scales them."""
-    bits = bit_field(template, name)
-    if bits is not None:
-        byte, mask, shift = bits
-        return np.asarray((records[byte] & mask) >> shift)
-    extra = next((e for e in template.extras if e.name == name), None)
-    if extra is None or extra.scale is None or extra.offset is None:
-        return np.asarray(records[name])
-    scale, offset = np.array(extra.scale), np.array(extra.offset)
-    if extra.width == 1:
-        return np.asarray(records[name] * scale[0] + offset[0])
-    return np.asarray(records[name] * scale + offset)
+def _fitted(name: str, values: np.ndarray, dtype: np.dtype, most: int | None = None) -> np.ndarray:
+    """Values in the dtype of the file; raises where they do not fit."""
+    if dtype.kind == "f" or (values.dtype == dtype and most is None):
+        return values.astype(dtype, copy=False)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max if most is None else most
+    if len(values) and not (np.min(values) >= low and np.max(values) <= high):
+        raise ValueError(
+            f"field {name!r} goes from {np.min(values)} to {np.max(values)}, "
+            f"but the file has room for {low} to {high}"
+        )
+    return np.asarray(values.astype(dtype))

@@ -10,326 +10,314 @@ from typing import IO, Any
 import numpy as np
 
 from veckm.cloud import PointCloud, Template
-from veckm.io import ply_header, rows
-from veckm.io.errors import FileError, NotByRange
-from veckm.io.names import renamed
-from veckm.io.ply_header import KINDS, Element, Header, Property, Records
-from veckm.io.source import Source
+from veckm.io import rows
+from veckm.io.errors import FileError, NotByRange, guarded
+from veckm.io.records import (
+    AXES,
+    WIDER,
+    RecordSource,
+    RecordWriter,
+    check_kinds,
+    check_room,
+    file_names,
+    plan,
+    to_cloud,
+)
 
 _NORMALS = ("nx", "ny", "nz")
 _WORDS = {
-    **{"i1": "char", "i2": "short", "i4": "int", "f4": "float", "f2": "float", "b1": "uchar"},
+    **{"i1": "char", "i2": "short", "i4": "int", "f4": "float"},
     **{"u1": "uchar", "u2": "ushort", "u4": "uint", "f8": "double"},
-    # The format has no whole numbers of 64 bits, and other readers refuse them.
-    **{"i8": "double", "u8": "double"},
 }
-_FIRST = 1 << 16
+_KINDS = {
+    **{word: kind for kind, word in _WORDS.items()},
+    **{"int8": "i1", "int16": "i2", "int32": "i4", "float32": "f4"},
+    **{"uint8": "u1", "uint16": "u2", "uint32": "u4", "float64": "f8"},
+    # not in the format's description, but in files
+    **{"bool": "u1", "int64": "i8", "uint64": "u8"},
+}
+#: The format has no integers of 64 bits, and other readers refuse them.
+_WIDER = {**WIDER, "i8": "f8", "u8": "f8"}
+_ORDERS: dict[str, Any] = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_LONGEST = 1 << 20  # bytes of a header
+
+
+@dataclass(frozen=True)
+class Property:
+    """A number of a record, or a list of numbers if it has the type of the length."""
+
+    name: str
+    word: str
+    length: str | None = None
+
+    @property
+    def line(self) -> str:
+        """The line of the header."""
+        return f"property {f'list {self.length} ' if self.length else ''}{self.word} {self.name}"
+
+
+@dataclass(frozen=True)
+class Element:
+    """A table of records."""
+
+    name: str
+    count: int
+    properties: tuple[Property, ...]
+
+    def dtype(self, lengths: Sequence[int]) -> np.dtype:
+        """The records, with the length of each list."""
+        parts: list[tuple[Any, ...]] = []
+        for item, length in zip(self.properties, lengths, strict=True):
+            if item.length:
+                parts.append((f"\0{item.name}", _KINDS[item.length]))
+            parts.append((item.name, _KINDS[item.word], *([(length,)] if item.length else [])))
+        return np.dtype(parts)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The header of a PLY file.
+
+    Attributes:
+        format: ascii, binary_little_endian or binary_big_endian.
+        elements: in the order of the file.
+        notes: comments and obj_info lines, each with the number of header lines before it.
+        size: its length in bytes.
+        newline: the end of its lines.
+    """
+
+    format: str
+    elements: tuple[Element, ...]
+    notes: tuple[tuple[int, str], ...] = ()
+    size: int = 0
+    newline: str = "\n"
+
+    @property
+    def vertex(self) -> int:
+        """Which of the elements has the points."""
+        for at, element in enumerate(self.elements):
+            if set(AXES) <= {item.name for item in element.properties if not item.length}:
+                return at
+        names = [element.name for element in self.elements]
+        raise ValueError(f"none of its elements {names} has x, y and z")
+
+    def encode(self) -> bytes:
+        """The header as bytes."""
+        lines = ["ply", f"format {self.format} 1.0"]
+        for element in self.elements:
+            lines.append(f"element {element.name} {element.count}")
+            lines += [item.line for item in element.properties]
+        for at, note in self.notes:
+            lines.insert(min(at, len(lines)), note)
+        return (self.newline.join([*lines, "end_header"]) + self.newline).encode("latin-1")
 
 
 @dataclass(frozen=True)
 class PlyTemplate(Template):
-    """The header, and the records that are not points as the bytes they are."""
+    """The header, the records of the points, and the bytes of the elements around them."""
 
     header: Header
-    vertex: int  # which of the elements has the points
+    dtype: np.dtype
     before: bytes = b""
     after: bytes = b""
 
     def subset(self) -> Template:
-        """Faces name points by number: without all points there are no faces."""
-        only = (self.header.elements[self.vertex],)
-        return PlyTemplate(replace(self.header, elements=only), 0)
+        """Faces refer to points by number: without all points there are no faces."""
+        only = (self.header.elements[self.header.vertex],)
+        return PlyTemplate(replace(self.header, elements=only), self.dtype)
 
-    @property
-    def points(self) -> Element:
-        """The element that has the points."""
-        return self.header.elements[self.vertex]
+
+def _read_header(path: Path) -> Header:
+    with path.open("rb") as file:
+        data = file.read(_LONGEST)
+    end = data.find(b"end_header")
+    if not data.startswith(b"ply") or end < 0:
+        raise ValueError("it has no PLY header")
+    text = data[:end].decode("latin-1")
+    format: str | None = None
+    notes: list[tuple[int, str]] = []
+    elements: list[Element] = []
+    for at, line in enumerate(text.splitlines()[1:], start=1):
+        match line.split():
+            case ["format", name, *_] if name in _ORDERS:
+                format = name
+            case ["element", name, count] if count.isascii() and count.lstrip("+-").isdigit():
+                elements.append(Element(name, int(count[:20]), ()))
+            case ["property", *words] if elements and len(words) in (2, 4):
+                item = Property(words[-1], words[-2], words[1] if len(words) == 4 else None)
+                if item.word not in _KINDS or (item.length and item.length not in _KINDS):
+                    raise ValueError(f"its header has the line {line[:80]!r}")
+                elements[-1] = replace(elements[-1], properties=(*elements[-1].properties, item))
+            case ["comment" | "obj_info", *_]:
+                notes.append((at, line.rstrip("\r\n")))
+            case []:
+                pass
+            case _:
+                raise ValueError(f"its header has the line {line[:80]!r}")
+    if format is None:
+        raise ValueError("its header names no format")
+    newline = "\r\n" if text.startswith("ply\r\n") else "\n"
+    size = data.find(b"\n", end) + 1 or len(data)
+    return Header(format, tuple(elements), tuple(notes), size, newline)
+
+
+def element_count(path: Path, name: str) -> int:
+    """How many records the header promises of an element."""
+    return sum(each.count for each in _read_header(path).elements if each.name == name)
 
 
 def read(path: Path) -> PointCloud:
     """The points of a PLY file; faces and other elements are kept to be written back."""
-    header = _header(path)
-    if header.order:
-        source = PlySource(path)
-        return replace(source.read(0, source.count), source=source.template())
-    return _read_text(path, header)
-
-
-def _header(path: Path) -> Header:
-    with path.open("rb") as file:
-        data = file.read(_FIRST)
-        if b"end_header" not in data or b"\n" not in data.split(b"end_header", 1)[1]:
-            data += file.read((1 << 20) - _FIRST)
-        return ply_header.parse(data)
-
-
-def _which(header: Header) -> int:
-    """The element with the points."""
-    for at, element in enumerate(header.elements):
-        if {"x", "y", "z"} <= {item.name for item in element.properties}:
-            return at
-    names = [element.name for element in header.elements]
-    raise ValueError(f"none of its elements {names} has x, y and z")
-
-
-def _dtype(properties: Sequence[Property], order: str, lengths: Sequence[int]) -> np.dtype:
-    """Records of the properties; a list is its length and so many numbers."""
-    parts: list[tuple[Any, ...]] = []
-    for item, length in zip(properties, lengths, strict=True):
-        if item.count:
-            parts.append((f"{item.name}\0count", order + KINDS[item.count]))
-            parts.append((item.name, order + item.kind, (length,)))
-        else:
-            parts.append((item.name, order + item.kind))
-    return np.dtype(parts)
-
-
-def _cloud(records: np.ndarray, element: Element, template: PlyTemplate) -> PointCloud:
-    for item in element.properties:
-        if item.count and bool(
-            (records[f"{item.name}\0count"] != records[item.name].shape[1]).any()
-        ):
-            raise ValueError(f"lists of different lengths as in {item.name} cannot be a field")
-    singles = {item.name for item in element.properties if not item.count}
-    if not {"x", "y", "z"} <= singles:
-        raise ValueError("its coordinates are lists")
-    wide = any(records.dtype[axis].newbyteorder("=") != np.float32 for axis in "xyz")
-    fields = {
-        item.name: records[item.name].astype(item.kind, copy=False)
-        for item in element.properties
-        if item.name not in ("x", "y", "z")
-    }
-    return PointCloud(
-        _pos(records, np.dtype("f8" if wide else "f4")), fields=fields, source=template
-    )
-
-
-def _pos(records: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """x, y and z together; without a copy where nothing else is in the file."""
-    kinds, offsets = zip(*(records.dtype.fields[axis][:2] for axis in "xyz"), strict=True)  # type: ignore[index]
-    size = dtype.itemsize
-    if (
-        records.dtype.itemsize == 3 * size
-        and offsets == (0, size, 2 * size)
-        and set(kinds) == {dtype}
-    ):
-        return records.view(dtype).reshape(-1, 3)
-    pos = np.empty((len(records), 3), dtype)
-    for column, axis in enumerate("xyz"):
-        pos[:, column] = records[axis]
-    return pos
-
-
-class PlySource(Source):
-    """A binary PLY file by range."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        header = _header(path)
-        if not header.order:
-            raise NotByRange(path, "is a PLY file in text, which cannot be read by range")
-        try:
-            self._open(header)
-        except (ValueError, LookupError, OverflowError) as error:
-            raise FileError(path, f"cannot be read as PLY: {error}") from error
-
-    def _open(self, header: Header) -> None:
-        length = self.path.stat().st_size
-        body = np.memmap(self.path, np.uint8, "r") if length else np.zeros(0, np.uint8)
-        records = Records(body, header.order, header.size)
-        self._vertex = _which(header)
-        for element in header.elements[: self._vertex]:
-            records.skip(element)
-        self._element = header.elements[self._vertex]
-        records.check_room(self._element)
-        properties = self._element.properties
-        lengths = [1] * len(properties)
-        if self._element.count:
-            lengths = [length for _, length in records.layout(properties, records.at)[0]]
-        self._records = _dtype(properties, header.order, lengths)
-        self._header, self._at, self.count = header, records.at, self._element.count
-        self._end = self._at + self.count * self._records.itemsize
-        if self._end > length:
-            room = (length - self._at) // max(self._records.itemsize, 1)
-            raise ValueError(f"it says {self.count} points, but has room for {room}")
-
-    def template(self) -> PlyTemplate:
-        """Everything but the points, read now."""
-        with self.path.open("rb") as file:
-            file.seek(self._header.size)
-            before = file.read(self._at - self._header.size)
-            file.seek(self._end)
-            return PlyTemplate(self._header, self._vertex, before, file.read())
-
-    def read(self, start: int, stop: int) -> PointCloud:
-        """Points of a range with all fields."""
-        self._check(start, stop)
-        at = self._at + start * self._records.itemsize
-        records = np.fromfile(self.path, self._records, stop - start, offset=at)
-        if len(records) != stop - start:
-            raise FileError(
-                self.path, f"ended after {start + len(records)} points while being read"
-            )
-        try:
-            return _cloud(records, self._element, self._part())
-        except ValueError as error:
-            raise FileError(self.path, f"cannot be read as PLY: {error}") from error
-
-    def like(self) -> PointCloud:
-        """No points, but all that is needed to write such a file."""
-        return replace(self.read(0, 0), source=self.template())
-
-    def _part(self) -> PlyTemplate:
-        return PlyTemplate(replace(self._header, elements=(self._element,)), 0)
-
-
-def _read_text(path: Path, header: Header) -> PointCloud:
-    vertex = _which(header)
-    element = header.elements[vertex]
+    header = _read_header(path)
+    if _ORDERS[header.format]:
+        return PlySource(path).read_all()
+    vertex, element = header.vertex, header.elements[header.vertex]
     body = path.read_bytes()[header.size :]
-    for each in header.elements:
-        if each.count < 0 or each.count * 2 * max(len(each.properties), 1) > len(body) + 1:
-            raise ValueError(f"it says {each.count} of {each.name}, more than it has room for")
     lines = [line for line in body.split(b"\n") if line.strip()]
     first = sum(each.count for each in header.elements[:vertex])
-    found = lines[first : first + element.count]
-    if len(found) < element.count:
-        raise ValueError(f"it says {element.count} points, but has {len(found)} lines of them")
-    words = found[0].split() if found else []
-    records = rows.parse(found, _dtype(element.properties, "", _lengths(element, words)))
+    if first < 0:
+        raise ValueError("its header counts fewer than no records")
+    check_room(element.count, max(len(lines) - first, 0))
+    last = first + element.count
+    lengths = _text_lengths(element, lines[first].split() if element.count else [])
+    records = rows.parse(lines[first:last], element.dtype(lengths))
     before, after = (
-        b"".join(line + b"\n" for line in part)
-        for part in (lines[:first], lines[first + element.count :])
+        b"".join(line + b"\n" for line in part) for part in (lines[:first], lines[last:])
     )
-    return _cloud(records, element, PlyTemplate(header, vertex, before, after))
+    return _to_cloud(records, PlyTemplate(header, records.dtype, before, after))
 
 
-def _lengths(element: Element, words: list[bytes]) -> list[int]:
-    """How long the lists of a record in text are."""
+def _text_lengths(element: Element, words: list[bytes]) -> list[int]:
     lengths, at = [], 0
     for item in element.properties:
-        length = 1
-        if item.count and words:
-            length = int(words[at]) if at < len(words) else -1
-            if not 0 <= length <= len(words):
-                raise ValueError(f"its list {item.name} does not fit into its line")
-        at += length + bool(item.count)
-        lengths.append(length)
+        lengths.append(int(words[at]) if item.length and at < len(words) else 1)
+        if not 0 <= lengths[-1] <= max(len(words), 1):
+            raise ValueError(f"its list {item.name} does not fit into its line")
+        at += lengths[-1] + bool(item.length)
     return lengths
 
 
-class PlyWriter:
-    """Writes PLY piece by piece; the header says from the start how many points there will be."""
+def _to_cloud(records: np.ndarray, template: PlyTemplate) -> PointCloud:
+    for name in records.dtype.names or ():
+        length = records.dtype[name[1:]].shape[0] if name.startswith("\0") else 0
+        if name.startswith("\0") and bool((records[name] != length).any()):
+            raise ValueError(f"lists of different lengths as in {name[1:]} cannot be a field")
+    return to_cloud(records, template)
 
-    def __init__(
-        self,
-        file: IO[bytes],
-        path: Path,
-        like: PointCloud,
-        count: int,
-        *,
-        format: str | None = None,
-    ) -> None:
-        self._file, self._path, self._left = file, path, count
-        template = like.source if isinstance(like.source, PlyTemplate) else None
-        kind = format or (template.header.format if template else "binary_little_endian")
-        if kind not in ply_header.ORDERS:
-            raise ValueError(f"format is one of {' '.join(ply_header.ORDERS)}, got {kind!r}")
-        others = template is not None and len(template.header.elements) > 1
-        if template is not None and others and kind != template.header.format:
-            raise FileError(
-                path, f"its faces are in {template.header.format}; leave format as it is"
-            )
-        had = [item.name for item in template.points.properties] if template else []
-        self._names = renamed(like.fields, _NORMALS, had)
-        self._columns, properties = self._plan(like, template)
-        element = Element("vertex", count, tuple(properties))
-        if template is None:
-            header, self._after = Header(kind, (element,)), b""
-        else:
-            element = replace(element, name=template.points.name)
-            elements = list(template.header.elements)
-            elements[template.vertex] = element
-            header = replace(template.header, format=kind, elements=tuple(elements))
-            self._after = template.after
-        lengths = [1 if item.count is None else self._width(like, item) for item in properties]
-        self._dtype = _dtype(properties, header.order or "=", lengths)
-        self._text = not header.order
-        file.write(header.encode() + (template.before if template else b""))
 
-    def _width(self, like: PointCloud, item: Property) -> int:
-        return int(like.fields[item.name].shape[1])
+class PlySource(RecordSource):
+    """A binary PLY file by range."""
 
-    def _plan(
-        self, like: PointCloud, template: PlyTemplate | None
-    ) -> tuple[list[tuple[str, int | None]], list[Property]]:
-        """Properties of the file, and for each the column of the cloud that it comes from."""
-        wide = like.pos.dtype != np.float32 or bool(like.origin.any())
-        axis_word = "double" if wide else "float"
-        had = {item.name: item for item in template.points.properties} if template else {}
-        order = [name for name in had if name in like.fields or name in ("x", "y", "z")]
-        order += [name for name in ("x", "y", "z") if name not in had]
-        order += [name for name in like.fields if name not in had]
-        columns: list[tuple[str, int | None]] = []
-        properties: list[Property] = []
-        for name in order:
-            if name in ("x", "y", "z"):
-                columns.append((name, None))
-                properties.append(had.get(name, Property(name, axis_word)))
-                continue
-            values = like.fields[name]
-            old = had.get(name)
-            kept = old if old and np.dtype(old.kind) == values.dtype else None
-            shown = self._names[name]
-            if values.ndim == 1:
-                columns.append((name, None))
-                single = kept if kept and kept.count is None else None
-                properties.append(single or Property(shown, self._word(name, values.dtype)))
-            elif kept is not None and kept.count:
-                columns.append((name, None))
-                properties.append(kept)
+    def __init__(self, path: Path) -> None:
+        header = _read_header(path)
+        order = _ORDERS[header.format]
+        if not order:
+            raise NotByRange(path, "is a PLY file in text, which cannot be read by range")
+        element = header.elements[header.vertex]
+        length = path.stat().st_size
+        body = np.memmap(path, np.uint8, "r")
+        at = header.size
+        for each in header.elements[: header.vertex]:
+            least = sum(np.dtype(_KINDS[p.length or p.word]).itemsize for p in each.properties)
+            check_room(each.count, (length - at) // max(least, 1))
+            if any(item.length for item in each.properties):
+                for _ in range(each.count):
+                    at = _walk(body, at, each, order)[1]
             else:
-                for k in range(values.shape[1]):
-                    columns.append((name, k))
-                    properties.append(Property(f"{shown}_{k}", self._word(name, values.dtype)))
-        return columns, [_checked(self._path, item) for item in properties]
+                at += each.count * least
+        lengths = [1] * len(element.properties)
+        if element.count and any(item.length for item in element.properties):
+            lengths = _walk(body, at, element, order)[0]
+        dtype = element.dtype(lengths)
+        only = PlyTemplate(replace(header, elements=(element,)), dtype)
+        super().__init__(path, dtype.newbyteorder(order), at, element.count, only)
+        self._whole = PlyTemplate(header, dtype)
 
-    def _word(self, name: str, dtype: np.dtype) -> str:
-        word = _WORDS.get(f"{dtype.kind}{dtype.itemsize}")
-        if word is None:
-            raise FileError(self._path, f"PLY has no numbers like field {name!r}, {dtype}")
-        return word
+    def _convert(self, records: np.ndarray) -> PointCloud:
+        with guarded(self.path, "read as PLY"):
+            assert isinstance(self._template, PlyTemplate)
+            return _to_cloud(records, self._template)
 
-    def append(self, cloud: PointCloud) -> None:
-        """The next points."""
-        self._left -= len(cloud)
-        if self._left < 0:
-            raise ValueError(f"{self._path}: got {-self._left} points more than its header says")
-        records = np.empty(len(cloud), self._dtype)
-        xyz = cloud.xyz if cloud.origin.any() else cloud.pos
-        names = [name for name in self._dtype.names or () if not name.endswith("\0count")]
-        for name, (column, k) in zip(names, self._columns, strict=True):
-            if column in ("x", "y", "z"):
-                values = xyz[:, "xyz".index(column)]
-            else:
-                values = cloud.fields[column]
-            records[name] = values if k is None else values[:, k]
-            if f"{name}\0count" in (self._dtype.names or ()):
-                records[f"{name}\0count"] = records[name].shape[1]
-        if self._text:
-            columns = [records[name] for name in self._dtype.names or ()]
-            self._file.write(rows.render(rows.flatten(columns)))
-        else:
-            self._file.write(records.view(np.uint8).data if len(records) else b"")
+    def like(self) -> PointCloud:
+        """A cloud without points that has all that is needed to write such a file."""
+        return replace(super().like(), source=self._complete())
 
-    def finish(self) -> None:
-        """The elements that come after the points."""
-        if self._left:
-            raise ValueError(f"{self._path}: {self._left} points are missing")
-        self._file.write(self._after)
+    def read_all(self) -> PointCloud:
+        """The whole file."""
+        return replace(super().read_all(), source=self._complete())
+
+    def _complete(self) -> PlyTemplate:
+        """The template with the elements around the points."""
+        start = self._whole.header.size
+        with self.path.open("rb") as file:
+            file.seek(start)
+            before = file.read(self._start - start)
+            file.seek(self._start + self.count * self._dtype.itemsize)
+            return replace(self._whole, before=before, after=file.read())
 
 
-def _checked(path: Path, item: Property) -> Property:
-    if not item.name or item.name.split() != [item.name] or not item.name.isascii():
-        raise FileError(path, f"PLY cannot have a field called {item.name!r}; rename it")
-    return item
+def _walk(body: np.ndarray, at: int, element: Element, order: str) -> tuple[list[int], int]:
+    """The lengths of the lists of the record at ``at``, and where it ends."""
+    lengths = []
+    for item in element.properties:
+        length = 1
+        if item.length:
+            kind = np.dtype(order + _KINDS[item.length])
+            length = int(np.frombuffer(body[at : at + kind.itemsize].tobytes(), kind)[0])
+            at += kind.itemsize
+        at += length * np.dtype(_KINDS[item.word]).itemsize
+        if not 0 <= length <= len(body) or at > len(body):
+            raise ValueError("it ends in the middle of a record")
+        lengths.append(length)
+    return lengths, at
+
+
+def writer(
+    file: IO[bytes], path: Path, like: PointCloud, count: int, *, format: str | None = None
+) -> RecordWriter:
+    """A writer of PLY; the format is by default that of the file that the cloud came from."""
+    template = like.source if isinstance(like.source, PlyTemplate) else None
+    old = template.header if template else Header("binary_little_endian", ())
+    kind = format or old.format
+    if kind not in _ORDERS:
+        raise ValueError(f"format is one of {' '.join(_ORDERS)}, got {kind!r}")
+    if len(old.elements) > 1 and kind != old.format:
+        raise FileError(path, f"its faces are in {old.format}; leave format as it is")
+    dtype = plan(like, template.dtype if template else None, _WIDER)
+    check_kinds(path, dtype, "PLY")
+    had = old.elements[old.vertex].properties if template else ()
+    names = file_names(like.fields, _NORMALS, [item.name for item in had])
+    properties = _properties(path, dtype, {item.name: item for item in had}, names)
+    element = Element("vertex", count, properties)
+    elements = list(old.elements) or [element]
+    at = old.vertex if template else 0
+    elements[at] = replace(element, name=elements[at].name)
+    header = replace(old, format=kind, elements=tuple(elements))
+    parts: list[tuple[Any, ...]] = []
+    for name in dtype.names or ():
+        item = next((p for p in properties if p.name == name and p.length), None)
+        if item is not None and item.length:
+            parts.append((f"\0{name}", _KINDS[item.length]))
+        parts.append((name, dtype[name].base, dtype[name].shape))
+    file.write(header.encode() + (template.before if template else b""))
+    stored = np.dtype(parts).newbyteorder(_ORDERS[kind] or "=")
+    delimiter, tail = None if _ORDERS[kind] else " ", template.after if template else b""
+    return RecordWriter(file, path, stored, count, delimiter, tail)
+
+
+def _properties(
+    path: Path, dtype: np.dtype, had: dict[str, Property], names: dict[str, str]
+) -> tuple[Property, ...]:
+    """Properties of the file; new fields of several columns become numbered ones."""
+    found = []
+    for name in dtype.names or ():
+        kind, width = dtype[name].base.newbyteorder("=").str[1:], dtype[name].shape
+        old, shown = had.get(name), names.get(name, name)
+        if old and _KINDS[old.word] == kind and bool(old.length) == bool(width):
+            found.append(old)
+            continue
+        if not shown or shown.split() != [shown] or not shown.isascii():
+            raise FileError(path, f"PLY cannot have a field named {shown!r}; rename it")
+        numbered = [f"{shown}_{k}" for k in range(width[0])] if width else [shown]
+        found += [Property(each, _WORDS[kind]) for each in numbered]
+    return tuple(found)

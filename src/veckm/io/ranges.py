@@ -1,4 +1,4 @@
-"""Sources and sinks by range: clouds larger than memory, in and out."""
+"""Clouds larger than memory: sources that are read by range, sinks that are written in pieces."""
 
 from __future__ import annotations
 
@@ -8,26 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from veckm.cloud import PointCloud
-from veckm.io.errors import FileError, NotByRange
-from veckm.io.formats import find, guarded, streams
-from veckm.io.las_header import LasTemplate
+from veckm.io.atomic import Pending
+from veckm.io.errors import FileError, NotByRange, guarded
+from veckm.io.formats import find, streams
+from veckm.io.las import LasTemplate
 from veckm.io.source import Source, Writer
-from veckm.io.whole import Pending
 
 __all__ = ["Sink", "Source", "create_sink", "open_source", "source_if_by_range"]
 
 
 def open_source(path: str | Path) -> Source:
-    """A file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin.
-
-    Args:
-        path: the file.
-    """
+    """Open a file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin."""
     path = Path(path)
     kind = find(path)
     if kind.source is None:
         raise NotByRange(path, f"cannot be read by range; {streams()} can, convert it to one first")
-    with guarded(path, kind):
+    with guarded(path, f"read as {kind.name}"):
         return kind.source(path)
 
 
@@ -40,31 +36,33 @@ def source_if_by_range(path: str | Path) -> Source | None:
 
 
 class Sink:
-    """A file that grows in order; :meth:`commit` puts it in its place, whole."""
+    """A file that is written in order; it appears under its name at :meth:`commit`."""
 
     def __init__(self, path: Path, writer: Writer, pending: Pending, expected: set[str]) -> None:
         self.path, self.count = path, 0
         self._writer, self._pending, self._expected = writer, pending, expected
 
     def append(self, cloud: PointCloud) -> None:
-        """The next points, with the fields that the sink was made for."""
+        """Write the next points, with the fields that the sink was created for."""
         missing = self._expected - set(cloud.fields)
         if missing:
             raise ValueError(f"{self.path}: the cloud has no {sorted(missing)}")
-        self._writer.append(cloud)
+        with guarded(self.path, "written"):
+            self._writer.append(cloud)
         self.count += len(cloud)
 
     def commit(self) -> None:
-        """On the disk first, then under its name in one step; nothing is left if it fails."""
+        """Move the complete file to its path; nothing is left if that fails."""
         try:
-            self._writer.finish()
+            with guarded(self.path, "written"):
+                self._writer.finish()
         except BaseException:
             self.abort()
             raise
         self._pending.commit()
 
     def abort(self) -> None:
-        """Throw away what was written."""
+        """Delete what was written."""
         self._pending.abort()
 
 
@@ -76,33 +74,26 @@ def create_sink(
     It must get as many points as ``like`` has.
 
     Args:
-        path: the file to write; nothing is there under this name before :meth:`Sink.commit`.
+        path: the file to write; it does not exist before :meth:`Sink.commit`.
         like: the source whose fields, header, scale and so on are kept.
-        extra: names and dtypes of the fields that come in addition; normals are ``nx ny nz`` and
-            take the names of the format.
+        extra: names and dtypes of additional fields; normals are ``nx ny nz`` and are renamed as
+            the format names them.
     """
     path = Path(path)
     kind = find(path, write=True)
     if kind.writer is None:
         raise FileError(path, f"cannot be written by range; {streams()} can")
-    first = _first(like, kind.extent)
-    if extra:
-        new = {name: np.zeros(len(first), dtype) for name, dtype in extra.items()}
-        first = first.with_fields(**new)
+    first = like.like()
+    if kind.extent and not isinstance(first.source, LasTemplate):
+        fields = {name: np.zeros((2, *v.shape[1:]), v.dtype) for name, v in first.fields.items()}
+        first = PointCloud(like.bounds(), fields=fields, crs=first.crs, source=first.source)
+    new = {name: np.zeros(len(first), dtype) for name, dtype in (extra or {}).items()}
+    first = first.with_fields(**new)
     pending = Pending(path)
     try:
-        with guarded(path, kind, "written"):
+        with guarded(path, "written"):
             writer = kind.writer(pending.file, path, first, like.count)
     except BaseException:
         pending.abort()
         raise
     return Sink(path, writer, pending, set(first.fields))
-
-
-def _first(like: Source, extent: bool) -> PointCloud:
-    """What the fields are; also the corners of the cloud where a new header must know them."""
-    first = like.like()
-    if not extent or isinstance(first.source, LasTemplate):
-        return first
-    fields = {name: np.zeros((2, *v.shape[1:]), v.dtype) for name, v in first.fields.items()}
-    return PointCloud(like.bounds(), fields=fields, crs=first.crs, source=first.source)

@@ -1,4 +1,4 @@
-"""Clouds read by range, so that they need not fit into memory."""
+"""Point clouds that are read by range, so that they need not fit into memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from veckm.cloud import PointCloud
 
-#: Points that a pass over a whole file holds at a time.
+#: Points that are held at a time while a whole file is scanned.
 BLOCK = 1 << 20
 
 
 class Source(ABC):
-    """A file whose points can be read by range; opened again from its path in another process.
+    """A file whose points can be read by range. Pickled as its path.
 
     Attributes:
         path: the file.
@@ -34,17 +34,21 @@ class Source(ABC):
         """The coordinates only."""
         return self.read(start, stop).xyz
 
+    def read_all(self) -> PointCloud:
+        """The whole file."""
+        return self.read(0, self.count)
+
     def like(self) -> PointCloud:
-        """No points, but all that is needed to write such a file."""
+        """A cloud without points that has all that is needed to write such a file."""
         return self.read(0, 0)
 
     def bounds(self, exact: bool = True) -> np.ndarray:  # (2, 3) float64
-        """Least and largest coordinates: of the points, or as the header says if it may be trusted.
+        """Minimum and maximum of the coordinates.
 
         Args:
-            exact: look at all points; otherwise what the header says will do, where it says it.
+            exact: compute them from all points; otherwise the header's values will do.
         """
-        del exact  # only headers of LAS have them
+        del exact  # only LAS headers have them
         low, high = np.full(3, np.inf), np.full(3, -np.inf)
         for start in range(0, self.count, BLOCK):
             xyz = self.read_xyz(start, min(start + BLOCK, self.count))
@@ -62,18 +66,18 @@ class Source(ABC):
     def _check(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.count:
             raise ValueError(
-                f"{self.path}: has {self.count} points, so {start} to {stop} is not a part of it"
+                f"{self.path}: has {self.count} points, the range {start} to {stop} is outside"
             )
 
 
 class Writer(Protocol):
-    """A format that can be written piece by piece."""
+    """A file that is written piece by piece."""
 
     def append(self, cloud: PointCloud) -> None:
-        """The next points."""
+        """Write the next points."""
 
     def finish(self) -> None:
-        """What comes after the last point, and what the header must say about all of them."""
+        """Write what follows the points, and complete the header."""
 
 
 #: Makes a :class:`Writer` from a binary file, its path, a cloud with the fields, and the count.

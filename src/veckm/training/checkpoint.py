@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from veckm.data.cache import write_whole
+from veckm.io.atomic import writing
 from veckm.training.recipe import Recipe, Task
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Checkpoint:
         """Write it; after a kill the file is the old one or the new one."""
         # Not asdict: it would copy every tensor.
         state = {item.name: getattr(self, item.name) for item in fields(self)}
-        write_whole(path, lambda file: torch.save(state, file))
+        with writing(path) as file:
+            torch.save(state, file)
 
     def restore(self, model: nn.Module, source: Path | str) -> None:
         """Load the weights into a model of the same config; raises a ValueError for another."""

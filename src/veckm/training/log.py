@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from veckm.data.cache import write_whole
+from veckm.io.atomic import writing
 
 
 class Log:
@@ -18,7 +18,8 @@ class Log:
         self.path = folder / "log.jsonl"
         kept = [line for line in read_log(folder) if line["epoch"] <= done]
         text = "".join(json.dumps(line) + "\n" for line in kept)
-        write_whole(self.path, lambda file: file.write(text.encode()))
+        with writing(self.path) as file:
+            file.write(text.encode())
         self._board: Any = None
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import viser
 
-from veckm.io.whole import writing
+from veckm.io.atomic import writing
 from veckm.viewer.colors import Legend
 from veckm.viewer.display import DisplayCloud
 from veckm.viewer.panel import list_clouds

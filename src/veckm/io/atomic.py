@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside, then moved over."""
+"""Atomic writes: a file is written beside its place and moved there when it is complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 
 
 class Pending:
-    """A file under way: :meth:`commit` puts it in its place, :meth:`abort` leaves no trace."""
+    """A temporary file: :meth:`commit` moves it to its path, :meth:`abort` deletes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -22,7 +22,7 @@ class Pending:
         self.file: IO[bytes] = os.fdopen(handle, "w+b")
 
     def commit(self) -> None:
-        """On the disk first, then under its name in one step."""
+        """Flush to disk, then rename in one step."""
         try:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -34,14 +34,14 @@ class Pending:
             raise
 
     def abort(self) -> None:
-        """Throw away what was written."""
+        """Delete what was written."""
         self.file.close()
         Path(self.name).unlink(missing_ok=True)
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file to fill; it takes its name at the end, if nothing was raised."""
+    """Open a binary file that appears at ``path`` on exit, unless an exception was raised."""
     pending = Pending(path)
     try:
         yield pending.file
@@ -52,7 +52,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _mode(path: Path) -> int:
-    """What a file that open() makes would have: mkstemp's own is for its owner alone."""
+    """The permissions that open() would give: mkstemp's are for the owner only."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

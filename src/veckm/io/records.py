@@ -1,0 +1,170 @@
+"""Points as records of one structured dtype, which is what most formats store.
+
+Names in the dtype are those of the cloud. A name that begins with a null character is the length
+of the list that follows it, as PLY stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from veckm.cloud import NORMAL_NAMES, PointCloud, Template
+from veckm.io import rows
+from veckm.io.errors import FileError
+from veckm.io.source import Source
+
+AXES = ("x", "y", "z")
+#: Kinds of numbers that most formats lack, and the next larger one that they have.
+WIDER = {"b1": "u1", "f2": "f4"}
+
+
+def file_names(
+    fields: Iterable[str], normals: tuple[str, ...], keep: Iterable[str] = ()
+) -> dict[str, str]:
+    """Name in the cloud -> name in the file; normals take the names of the format.
+
+    Args:
+        fields: names in the cloud.
+        normals: the names that the format has for normals.
+        keep: names that the file had already, which stay.
+    """
+    names, kept = list(fields), set(keep)
+    out = {name: name for name in names}
+    if set(normals) <= set(names):
+        return out
+    for triple in NORMAL_NAMES:
+        if set(triple) <= set(names) and not set(triple) & kept:
+            out.update(zip(triple, normals, strict=True))
+            break
+    return out
+
+
+def plan(like: PointCloud, had: np.dtype | None, wider: Mapping[str, str] = WIDER) -> np.dtype:
+    """The records of a file to write: fields that it had first, in their order, then new ones.
+
+    Args:
+        like: a cloud with the fields.
+        had: the records of the file that the cloud came from.
+        wider: kinds of numbers that the format lacks, and those that replace them.
+    """
+    old = had.names or () if had is not None else ()
+    single = like.pos.dtype == np.float32 and not like.origin.any()
+    order = [name for name in old if name in AXES or name in like.fields]
+    order += [name for name in (*AXES, *like.fields) if name not in order]
+    parts: list[tuple[Any, ...]] = []
+    for name in order:
+        before = had[name].base if had is not None and name in old else None
+        if name in AXES:
+            parts.append((name, before if before is not None else "f4" if single else "f8"))
+            continue
+        values = like.fields[name]
+        kind: Any = values.dtype.newbyteorder("=")
+        kind = before if before is not None and before.newbyteorder("=") == kind else kind
+        parts.append((name, wider.get(kind.str[1:], kind), values.shape[1:]))
+    return np.dtype(parts)
+
+
+def check_kinds(path: Path, dtype: np.dtype, format: str) -> None:
+    """Raise for fields that are not numbers of up to 64 bits."""
+    for name in dtype.names or ():
+        kind = dtype[name].base
+        if kind.kind not in "iuf" or kind.itemsize > 8 or kind.str[1:] == "f2":
+            raise FileError(path, f"{format} cannot store field {name!r} of {kind}")
+
+
+def fill(cloud: PointCloud, dtype: np.dtype) -> np.ndarray:  # (N,)
+    """The points of a cloud as records; fields that the cloud lacks are zero."""
+    records = np.zeros(len(cloud), dtype)
+    xyz = cloud.xyz if cloud.origin.any() else cloud.pos
+    for name in dtype.names or ():
+        if name in AXES:
+            records[name] = xyz[:, AXES.index(name)]
+        elif name in cloud.fields:
+            records[name] = cloud.fields[name]
+        elif name.startswith("\0"):
+            records[name] = dtype[name[1:]].shape[0]
+    return records
+
+
+def to_cloud(records: np.ndarray, template: Template | None = None) -> PointCloud:
+    """The cloud of records that have x, y and z."""
+    names = records.dtype.names or ()
+    single = all(records.dtype[axis].newbyteorder("=") == np.float32 for axis in AXES)
+    kind = np.dtype("f4" if single else "f8")
+    if names == AXES and all(records.dtype[axis] == kind for axis in AXES):
+        pos = records.view(kind).reshape(-1, 3)
+    else:
+        pos = np.empty((len(records), 3), kind)
+        for column, axis in enumerate(AXES):
+            pos[:, column] = records[axis]
+    fields = {
+        name: records[name].astype(records.dtype[name].base.newbyteorder("="), copy=False)
+        for name in names
+        if name not in AXES and not name.startswith("\0")
+    }
+    return PointCloud(pos, fields=fields, source=template)
+
+
+def check_room(count: int, room: int) -> None:
+    """Raise if a header promises more points than the file is long enough for."""
+    if not 0 <= count <= room:
+        raise ValueError(f"the header promises {count} points, but the file has room for {room}")
+
+
+class RecordSource(Source):
+    """Records at a fixed place of a file, by range."""
+
+    def __init__(
+        self, path: Path, dtype: np.dtype, start: int, count: int, template: Template | None = None
+    ) -> None:
+        self.path, self.count = path, count
+        self._dtype, self._start, self._template = dtype, start, template
+        check_room(count, (path.stat().st_size - start) // dtype.itemsize)
+
+    def read(self, start: int, stop: int) -> PointCloud:
+        """Points of a range with all fields."""
+        self._check(start, stop)
+        at = self._start + start * self._dtype.itemsize
+        records = np.fromfile(self.path, self._dtype, stop - start, offset=at)
+        if len(records) < stop - start:
+            raise FileError(self.path, f"ended after {start + len(records)} points")
+        return self._convert(records)
+
+    def _convert(self, records: np.ndarray) -> PointCloud:
+        return to_cloud(records, self._template)
+
+
+class RecordWriter:
+    """Writes points as records in bytes, or as lines of text if there is a delimiter."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        path: Path,
+        dtype: np.dtype,
+        count: int,
+        delimiter: str | None = None,
+        tail: bytes = b"",
+    ) -> None:
+        self._file, self._path, self._dtype, self._left = file, path, dtype, count
+        self._delimiter, self._tail = delimiter, tail
+
+    def append(self, cloud: PointCloud) -> None:
+        """Write the next points."""
+        self._left -= len(cloud)
+        records = fill(cloud, self._dtype)
+        if self._delimiter is not None:
+            columns = [records[name] for name in self._dtype.names or ()]
+            self._file.write(rows.render(columns, self._delimiter))
+        elif len(records):
+            self._file.write(records.view(np.uint8).data)
+
+    def finish(self) -> None:
+        """Write what follows the points."""
+        if self._left:
+            raise ValueError(f"{self._path}: {self._left} points are missing")
+        self._file.write(self._tail)
