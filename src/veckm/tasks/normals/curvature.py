@@ -28,7 +28,7 @@ from torch import Tensor
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
 from veckm.tasks.normals.eigen import adjugate, trace
-from veckm.tasks.normals.frame import hashed, untied
+from veckm.tasks.normals.stats import break_ties, hash_cells, thinned
 
 #: Neighborhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
 NEIGHBORS, _LEVELS = 24, 3
@@ -150,9 +150,9 @@ class Sets:
     ) -> None:
         self.k = k
         off, extent = x - low, max(extent, 1e-300)
-        self._moved = untied(off, ids, _UNIT * extent)
-        rank = hashed(np.floor(off / extent * 4096).astype(np.int64))
-        members = [_members(rank, level) for level in range(levels)]
+        self._moved = break_ties(off, ids, _UNIT * extent)
+        rank = hash_cells(np.floor(off / extent * 4096).astype(np.int64))
+        members = [thinned(rank, level) for level in range(levels)]
         self._trees = [(m, cKDTree(self._moved[m])) for m in members if len(m) >= k]
 
     @property
@@ -169,13 +169,6 @@ class Sets:
         at, each = self._moved[here], np.arange(1, self.k + 1)
         found = [(members, tree.query(at, each)) for members, tree in self._trees]
         return [(far, members[near]) for members, (far, near) in found]
-
-
-def _members(rank: np.ndarray, level: int) -> np.ndarray:  # (N,) -> rows
-    """About one point in 4^level."""
-    if level == 0:
-        return np.arange(len(rank))
-    return np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
 
 
 @one_thread()
