@@ -17,7 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines import Gaussian, Window
+from veckm.engines import Gaussian, Geometry, Points, Window
+from veckm.engines.blocks import anchored
+from veckm.engines.cost import CPU
+from veckm.engines.grid import GridOperator, block_price, lattice_of
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,36 @@ def from_sums(sums: Tensor, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     packed = (second - first[:, i] * first[:, j]).to(dtype)
     covariance = packed.index_select(1, place.flatten()).view(-1, in_dim, in_dim)
     return sums[:, 0].to(dtype), (first - queries * some).to(dtype), covariance
+
+
+def local_moments(
+    x: Tensor,  # (N, 3) float64
+    *,
+    beta: float,
+    eps: float,
+    levels: int,
+    wanted: Tensor | None = None,  # (N,) bool
+) -> Moments:
+    """Moments of a part of a cloud as those of the whole, up to rounding: for clouds in tiles.
+
+    The grid engine with blocks inside the cells of a fixed lattice about zero, `levels` doublings
+    of its smallest cell wide. The errors of the engine are then the same in the part and in the
+    whole. The part must have the coordinates of the whole, not be moved.
+
+    Shapes:
+        - x: (N, 3) float64
+        - output: ``Moments`` of leading shape (N,), float32; rows that are not `wanted` are
+          undefined.
+
+    Raises:
+        GridTooLarge: the points lie too thinly for windows of this size.
+    """
+    points = Points(x.float())
+    geometry = Geometry(points, points, Gaussian(beta), eps, progress=False)
+    lattice, values = lattice_of(geometry), polynomials(x, None)
+    price = block_price(lattice, values.shape[1], CPU, 8)
+    blocks = anchored(x, lattice.spacing / 4, levels, price)
+    operator = GridOperator.of(geometry, lattice, [blocks], values.shape[1], adapt=False)
+    with torch.no_grad():
+        weight, mean, covariance = from_sums(operator.product(values, wanted), x)
+    return Moments(weight.float(), mean.float(), covariance.float(), Gaussian(beta))

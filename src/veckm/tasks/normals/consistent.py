@@ -46,6 +46,8 @@ _SWEEPS = 4
 _FLAT = 0.02
 #: A piece this round has an outside; so has a closed one, with an opening of less than this.
 _ROUND, _OPEN = 0.5, 0.2
+#: An open piece less round than this, as a share of its opening, is a sheet: it is turned up.
+_SHEET = 0.4
 #: Fewer points than this never decide the outside.
 _MANY = 40
 #: Up for a flat piece: +z, for a vertical one +x, and +y if it is across that too.
@@ -267,7 +269,8 @@ def _outward(sums: Floats, sign: Floats, piece: Ints) -> tuple[Floats, Bools]:  
     round_[most < 1e-12 * size * total] = 0.0  # all at one position, up to rounding
     many = _total(piece, count) >= _MANY
     sure = many & ((round_ > _ROUND) | ((open_ < _OPEN) & (round_ > _FLAT)))
-    inward = np.where(round_ > _FLAT, volume, summed @ _UP) < 0
+    convex = round_ > np.maximum(_FLAT, _SHEET * open_)
+    inward = np.where(convex, volume, summed @ _UP) < 0
     return np.where(inward, -1.0, 1.0)[piece], sure[piece]
 
 

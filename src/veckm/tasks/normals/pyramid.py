@@ -22,9 +22,11 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.engines import Gaussian
+from veckm.engines import Unable
+from veckm.engines.lattice import Lattice
 from veckm.functional import moments
 from veckm.knn import build_tree, query
+from veckm.moments import Moments, local_moments
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.stats import break_ties, hash_cells, stats_of, thinned
@@ -37,14 +39,14 @@ _FEWEST_MEMBERS = 2 * NEIGHBORS
 _SIGMA = {2: 6.0, 3: 12.0}
 _EPS = 1e-2
 _FEWEST = 12.0
+#: Doublings from the smallest cell of the moments to the largest: about 30 spacings for both.
+_DOUBLINGS = {2: 4, 3: 3}
 #: Points processed together: their neighbors stay in the cache.
 _ROWS = 2048
 #: Side of the cells that are hashed, in units of the spacing.
 _CELL = 1 / 8
 #: A point as far from its member as the farthest neighbor of that, up to rounding, belongs to it.
 _SLACK = 1 + 1e-4
-#: Farther from the middle than this, in spacings, float32 would lose the digits of a window.
-_FAR = 1e5
 
 #: Columns of the table: the position, the normal, sqrt(l0 / l1) of the eigenvalues of the points
 #: (0 a plane, 1 a ball), and the height of the point over the plane in radii.
@@ -200,8 +202,9 @@ class Subsets:
 
 
 def window_reach() -> float:
-    """How far the widest window reaches, in spacings."""
-    return Gaussian(1 / max(_SIGMA.values())).reach(_EPS, 3)
+    """How far the moments of the widest window depend on other points, in spacings."""
+    lattice = Lattice.for_accuracy(1 / _SIGMA[3], _EPS, 3)
+    return lattice.spacing / 4 * 2 ** _DOUBLINGS[3] + 2 * lattice.reach
 
 
 def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
@@ -259,19 +262,23 @@ def _cluster_planes(
 
 def _window_planes(level: int, x: Tensor, made: Pyramid, rows: Tensor) -> Tensor:
     """Planes of a smooth window over all points; returns the rows where it holds too few."""
-    window = Gaussian(1 / _SIGMA[level])
-    queries = None
-    if len(rows) < len(x):
-        queries = x[rows]
-        far = window.reach(_EPS, 3) * 1.5
-        near = (x >= queries.amin(0) - far) & (x <= queries.amax(0) + far)
-        x = x[near.all(1)]
-    if float(x.abs().amax()) < _FAR:
-        x, queries = x.float(), None if queries is None else queries.float()
-    m = moments(x, queries=queries, beta=window.beta, eps=_EPS, progress=False, validate=False)
-    middle = m.mean.float().t() / made.radius[rows, level]
-    _write(made.table, rows, level, middle, eigen.packed(m.covariance.float()))
-    return rows[m.weight < _FEWEST]
+    wanted = rows.new_zeros(len(x), dtype=torch.bool)
+    wanted[rows] = True
+    own, far = x[rows], window_reach()
+    near = ((x >= own.amin(0) - far) & (x <= own.amax(0) + far)).all(1)
+    at = (near.cumsum(0) - 1)[rows]
+    m = _moments(level, x[near], None if bool(wanted.all()) else wanted[near])
+    middle = m.mean[at].t() / made.radius[rows, level]
+    _write(made.table, rows, level, middle, eigen.packed(m.covariance[at]))
+    return rows[m.weight[at] < _FEWEST]
+
+
+def _moments(level: int, x: Tensor, wanted: Tensor | None) -> Moments:
+    beta = 1 / _SIGMA[level]
+    try:
+        return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
+    except (Unable, OverflowError):  # few points far apart: another engine
+        return moments(x.float(), beta=beta, eps=_EPS, progress=False, validate=False)
 
 
 def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:
