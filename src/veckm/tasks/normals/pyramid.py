@@ -99,7 +99,7 @@ class Subsets:
         self.x, self._ids = x, ids
         self.rank = hash_cells(np.floor(x / _CELL).astype(np.int64))
         self.index = np.empty((len(x), LEVELS, NEIGHBORS), np.int32)
-        self.radius = np.empty((len(x), LEVELS), np.float32)
+        self.radius = np.zeros((len(x), LEVELS), np.float32)
         self._known = np.zeros(len(x), bool)
 
     @cached_property
@@ -140,12 +140,16 @@ class Subsets:
     def reach(self, rows: np.ndarray, stages: int) -> np.ndarray:  # (n,) -> (n,)
         """How far from each row the points are that its estimate depends on, in spacings.
 
-        Every stage of the network reads the previous one at the neighbors; the planes of these come
-        from neighborhoods and windows around them.
+        Every stage of the network reads the previous one at the neighbors. The planes of these come
+        from windows around them, and from members that represent points as far as their radius.
         """
-        self.find(rows)
-        far = self.radius[rows, -1]
-        return (stages * far + np.maximum(far, window_reach())).astype(np.float64)
+        needed = self.dependencies(rows, stages)
+        far = np.maximum(2 * self.radius[:, -1], window_reach())
+        for some in needed.stages:
+            step = far.copy()
+            step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
+            far = step
+        return far[rows].astype(np.float64)
 
     def dependencies(self, rows: np.ndarray, stages: int) -> Dependencies:
         """Follow the neighbors of some rows through the stages of the network, last to first."""
