@@ -60,9 +60,6 @@ def test_what_tiles_cannot_do_is_one_line(tmp_path, cloud, capsys):
     out = tmp_path / "out.ply"
     tiles = ("normals", cloud, "--tile", 1000)
     assert "to a file" in fails(capsys, *tiles, "--quiet")
-    asked = (*tiles, "-o", out, "--quiet")
-    assert "only the network" in fails(capsys, *asked, "--method", "moments")
-    assert "'consistent' needs the whole cloud" in fails(capsys, *asked, "--orient", "consistent")
 
 
 def test_the_error_on_the_sample_is_that_of_its_known_normals(capsys):

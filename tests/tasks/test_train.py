@@ -10,8 +10,8 @@ import torch
 from veckm.data.variety import random_shape
 from veckm.tasks.normals import load, save
 from veckm.tasks.normals.examples import Recipe, clouds
-from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.network import NormalNet
+from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.train import Budget, Example, angles, make_example, train
 
 

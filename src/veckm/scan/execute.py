@@ -9,6 +9,7 @@ cluster the work folder must be on a shared file system.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ import numpy as np
 import torch
 
 from veckm.extras import need
-from veckm.io.whole import writing
 from veckm.memory import keep_freed_memory
 from veckm.scan.operation import Operation, Phase
 from veckm.scan.spool import Spool
@@ -48,8 +48,10 @@ class Job:
         for field in self.phase.fields:
             spool.write(field, start, found.pop(field.name))
         if self.phase.extras:
-            with writing(self.phase.extras_path(spool, self.tile)) as file:
-                np.savez(file, **found)
+            path = self.phase.extras_path(spool, self.tile)
+            part = path.with_suffix(f".{os.getpid()}.npz")  # a lost worker may be writing, too
+            np.savez(part, **found)
+            part.replace(path)
         return self.checksum(spool)
 
     @property

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from veckm.knn import build_tree, query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
+from veckm.tasks.normals.classical import check_cloud, check_k, frame, graph_curvatures
 from veckm.tasks.normals.eigen import adjugate, trace
 from veckm.tasks.normals.stats import break_ties, hash_cells, thinned
 
@@ -237,7 +237,7 @@ def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m,
             agreed &= off <= _ERRORS * smaller[2]
         first = torch.where(agreed, fits[s][0], first)
         second = torch.where(agreed, fits[s][1], second)
-    return bending(first.T, second.T)
+    return graph_curvatures(first.T, second.T)
 
 
 def _noise(

@@ -1,9 +1,9 @@
-"""Training of the normal network: stage after stage, each on the answers of the one before.
+"""Training of the normal network: stage after stage, each on the output of the previous one.
 
-A stage is trained alone, on single points drawn from clouds whose levels were made once. What it
-sees of its neighbors are the answers of the stages before it, computed for whole clouds in
-between. So nothing has to be kept for a backward pass but one stage of a few thousand points, and
-every stage learns on what it will meet.
+A stage is trained alone, on points drawn from clouds whose pyramids were computed once. Its inputs
+at the neighbors are the output of the previous stage, computed for whole clouds in between. So a
+backward pass holds only one stage of a few thousand points, and every stage is trained on the
+inputs that it has at inference.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
     return torch.atan2((sine + 1e-8).sqrt(), (n * m).sum(-1).abs())
 
 
-def loss_of(answer: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
+def loss_of(output: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
     """What the field measures, the root mean square angle of each cloud, and the mean of these.
 
     The plane alone is asked for the same, so that it stays a good candidate. The expected error mu
     is fitted by log(mu) + error / mu, which is least where mu is the mean error of such points.
     """
-    wrong = angles(answer.normal, truth)
+    wrong = angles(output.normal, truth)
     score = _rms(wrong, clouds)
-    plane = _rms(angles(answer.plane, truth), clouds)
+    plane = _rms(angles(output.plane, truth), clouds)
     degrees = torch.rad2deg(wrong.detach())
-    doubt = (answer.error.log() + degrees / answer.error).mean()
-    return score + 0.3 * plane + 0.02 * doubt, torch.rad2deg(score.detach())
+    calibration = (output.error.log() + degrees / output.error).mean()
+    return score + 0.3 * plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def _rms(wrong: Tensor, clouds: int) -> Tensor:
