@@ -50,7 +50,7 @@ class Job:
         if self.phase.extras:
             path = self.phase.extras_path(spool, self.tile)
             part = path.with_suffix(f".{os.getpid()}.npz")  # a lost worker may be writing, too
-            np.savez(part, **found)
+            np.savez(part, **found)  # type: ignore[arg-type]
             part.replace(path)
         return self.checksum(spool)
 

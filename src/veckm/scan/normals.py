@@ -234,4 +234,5 @@ class _Signs:
 
     def __call__(self, slots: np.ndarray) -> np.ndarray:  # (n,) -> (n,) float32
         sign = self._spool.gather(_SIGN, slots) * self._patch_sign[self._node(slots)]
-        return sign.astype(np.float32)
+        out: np.ndarray = sign.astype(np.float32)
+        return out

@@ -14,6 +14,8 @@ from veckm.scan.spool import Spool
 _MOST, _FEW = 3, 100_000
 #: The halo of points that need more is widened by at most this factor, at most so often.
 _WIDER, _ROUNDS = 4.0, 6
+#: The reach of a point is an upper bound: a halo less than this factor narrower will do.
+_BOUND = 1.5
 #: The reach of a sparse cell is at most so many times that of half of the points.
 _SPARSE = 2.0
 
@@ -74,7 +76,7 @@ def compute_tile(
         region = Region(spool, chosen)
         part, rows = load(region), region.rows_at(slots)
         needed = part.reach(rows)
-        done = needed <= halo[cell[slots - start]]
+        done = needed <= _BOUND * halo[cell[slots - start]]
         if everything or number == _ROUNDS - 1:
             done[:] = True
         if done.any():

@@ -17,11 +17,11 @@ train.py      training of the network
 from veckm.tasks.normals.estimate import (
     Estimate,
     Method,
-    Orientation,
     estimate,
     estimate_normals,
     load,
     save,
 )
+from veckm.tasks.normals.orient import Orientation
 
 __all__ = ["Estimate", "Method", "Orientation", "estimate", "estimate_normals", "load", "save"]

@@ -149,7 +149,8 @@ class Subsets:
             step = far.copy()
             step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
             far = step
-        return far[rows].astype(np.float64)
+        out: np.ndarray = far[rows].astype(np.float64)
+        return out
 
     def dependencies(self, rows: np.ndarray, stages: int) -> Dependencies:
         """Follow the neighbors of some rows through the stages of the network, last to first."""
@@ -208,7 +209,7 @@ class Subsets:
 def window_reach() -> float:
     """How far the moments of the widest window depend on other points, in spacings."""
     lattice = Lattice.for_accuracy(1 / _SIGMA[3], _EPS, 3)
-    return lattice.spacing / 4 * 2 ** _DOUBLINGS[3] + 2 * lattice.reach
+    return float(lattice.spacing / 4 * 2 ** _DOUBLINGS[3] + 2 * lattice.reach)
 
 
 def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:

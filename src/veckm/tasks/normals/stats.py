@@ -79,7 +79,8 @@ class GlobalStats:
 
     def scaled(self, x: np.ndarray) -> np.ndarray:  # (..., 3) -> (..., 3) float64
         """Positions in units of the spacing, about the middle."""
-        return (x - np.array(self.middle)) / self.spacing
+        out: np.ndarray = (x - np.array(self.middle)) / self.spacing
+        return out
 
 
 def stats_of(pos: Tensor) -> GlobalStats:  # (N, 3)
