@@ -17,11 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines import Gaussian, Geometry, GridTooLarge, Points, Window
+from veckm.engines import Gaussian, Geometry, Points, Window
 from veckm.engines.blocks import anchored
 from veckm.engines.cost import CPU
 from veckm.engines.grid import GridOperator, block_price, lattice_of
-from veckm.engines.lattice import Lattice
 
 
 @dataclass(frozen=True)
@@ -88,61 +87,26 @@ def local_moments(
     levels: int,
     wanted: Tensor | None = None,  # (N,) bool
 ) -> Moments:
-    """Moments of a part of a cloud as those of the whole, but for rounding.
+    """Moments of a part of a cloud as those of the whole, up to rounding: for clouds in tiles.
 
-    The blocks of the grid engine are then cells of one fixed lattice about zero, `levels` doublings
-    of its smallest cell wide, and what a point gets depends on the points within :func:`domain` of
-    it alone. The part must have the coordinates of the whole, not be moved. Where not all are
-    `wanted`, the others mean nothing.
+    The grid engine with blocks inside the cells of a fixed lattice about zero, `levels` doublings
+    of its smallest cell wide. The errors of the engine are then the same in the part and in the
+    whole. The part must have the coordinates of the whole, not be moved.
 
     Shapes:
         - x: (N, 3) float64
-        - output: ``Moments`` of leading shape (N,), float32
+        - output: ``Moments`` of leading shape (N,), float32; rows that are not `wanted` are
+          undefined.
+
+    Raises:
+        GridTooLarge: the points lie too thinly for windows of this size.
     """
     points = Points(x.float())
     geometry = Geometry(points, points, Gaussian(beta), eps, progress=False)
     lattice, values = lattice_of(geometry), polynomials(x, None)
     price = block_price(lattice, values.shape[1], CPU, 8)
-    try:
-        blocks = anchored(x, lattice.spacing / 4, levels, price)
-        operator = GridOperator.of(geometry, lattice, [blocks], values.shape[1], adapt=False)
-    except (GridTooLarge, OverflowError):  # thin clouds have many nodes: one half after the other
-        return _halves(x, beta, eps, levels, wanted)
+    blocks = anchored(x, lattice.spacing / 4, levels, price)
+    operator = GridOperator.of(geometry, lattice, [blocks], values.shape[1], adapt=False)
     with torch.no_grad():
-        raw = from_sums(operator.product(values, wanted), x)
-    weight, mean, covariance = (part.float() for part in raw)
-    return Moments(weight, mean, covariance, Gaussian(beta))
-
-
-def _halves(x: Tensor, beta: float, eps: float, levels: int, wanted: Tensor | None) -> Moments:
-    """Local moments of each half of a cloud with what matters around it."""
-    side, reach = domain(beta, eps, levels, x.shape[1])
-    cell = torch.floor(x / side)
-    axis = int((cell.amax(0) - cell.amin(0)).argmax())
-    along = cell[:, axis]
-    cut = float(along.median())
-    below = along < cut if bool((along < cut).any()) else along <= cut
-    margin = math.ceil(reach / side) + 1  # whole cells
-    parts = [along < cut + margin, along >= cut - margin]
-    if bool(parts[0].all()) or bool(parts[1].all()) or bool(below.all()):
-        raise GridTooLarge(
-            f"windows of beta = {beta:g} are too small for how thinly the points lie"
-        )
-    n, in_dim = x.shape
-    shapes: tuple[tuple[int, ...], ...] = ((n,), (n, in_dim), (n, in_dim, in_dim))
-    weight, mean, covariance = (torch.empty(shape, dtype=torch.float32) for shape in shapes)
-    for part, mine in zip(parts, (below, ~below), strict=True):
-        some_wanted = None if wanted is None else wanted[part]
-        m = local_moments(x[part], beta=beta, eps=eps, levels=levels, wanted=some_wanted)
-        weight[mine], mean[mine] = m.weight[mine[part]], m.mean[mine[part]]
-        covariance[mine] = m.covariance[mine[part]]
-    return Moments(weight, mean, covariance, Gaussian(beta))
-
-
-def domain(beta: float, eps: float, levels: int, in_dim: int = 3) -> tuple[float, float]:
-    """The side of the cells of :func:`local_moments`, and how far apart two that matter may be.
-
-    A point is changed by others only if their cells, as boxes, are within that distance of its own.
-    """
-    lattice = Lattice.for_accuracy(beta, eps, in_dim)
-    return lattice.spacing / 4 * 2**levels, 2 * lattice.reach
+        weight, mean, covariance = from_sums(operator.product(values, wanted), x)
+    return Moments(weight.float(), mean.float(), covariance.float(), Gaussian(beta))

@@ -56,13 +56,18 @@ def test_tiles_give_what_the_whole_cloud_gives(tmp_path, cloud, capsys):
     assert not (tmp_path / "tiles.ply.parts").exists()
 
 
-def test_what_tiles_cannot_do_is_one_line(tmp_path, cloud, capsys):
-    out = tmp_path / "out.ply"
-    tiles = ("normals", cloud, "--tile", 1000)
-    assert "to a file" in fails(capsys, *tiles, "--quiet")
-    asked = (*tiles, "-o", out, "--quiet")
-    assert "only the network" in fails(capsys, *asked, "--method", "moments")
-    assert "'consistent' needs the whole cloud" in fails(capsys, *asked, "--orient", "consistent")
+def test_what_tiles_cannot_do_is_one_line(cloud, capsys):
+    assert "to a file" in fails(capsys, "normals", cloud, "--tile", 1000, "--quiet")
+
+
+def test_the_default_orientation_is_the_same_in_tiles(tmp_path, cloud, capsys):
+    whole, tiles = tmp_path / "whole.ply", tmp_path / "tiles.ply"
+    np.save(cloud, shapes.sphere(4000).pos.double().numpy())
+    assert run(capsys, "normals", cloud, "-o", whole, "--quiet") == (0, "", "")
+    assert run(capsys, "normals", cloud, "-o", tiles, "--tile", 1000, "--quiet") == (0, "", "")
+    a, b = veckm.read(whole), veckm.read(tiles)
+    assert list(a.fields) == list(b.fields)
+    assert ((a.normals * b.normals).sum(1) > 0.99).all()
 
 
 def test_the_error_on_the_sample_is_that_of_its_known_normals(capsys):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from veckm.io.ranges import open_source
 from veckm.io.source import Source
-from veckm.scan.layout import DEPTH, along_curve, make_layout
 from veckm.scan.spool import Spool, fill
 
 
@@ -42,12 +41,11 @@ def test_every_point_is_stored_once_in_a_tile_that_is_not_too_large(
     xyz = clusters(np.random.default_rng(seed), sizes)
     spool = spool_of(tmp_path_factory.mktemp("layout"), xyz, tile)
     everything = [(0, spool.count)]
-    rows = spool.numbers(everything)
+    rows = spool.rows(everything)
     np.testing.assert_array_equal(np.sort(rows), np.arange(len(xyz)))
     np.testing.assert_array_equal(spool.points(everything), xyz[rows])
-    np.testing.assert_array_equal(spool.places(0, len(xyz))[rows], np.arange(len(xyz)))
-    finest = along_curve(xyz, spool.layout.low, spool.layout.size)
-    crowd = np.unique(finest, return_counts=True)[1].max()  # what cannot be told apart
+    np.testing.assert_array_equal(spool.slots(0, len(xyz))[rows], np.arange(len(xyz)))
+    crowd = np.unique(xyz, axis=0, return_counts=True)[1].max()  # copies cannot be cut apart
     for number in range(spool.tiles):
         start, stop = spool.range(number)
         assert 0 < stop - start <= max(tile, crowd)
@@ -77,26 +75,13 @@ def test_one_place_is_one_tile(tmp_path: Path, count: int) -> None:
     assert spool_of(tmp_path, np.full((count, 3), 7.0), 1000).tiles == 1
 
 
-def test_a_header_that_is_wrong_about_the_bounds_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    xyz = np.random.default_rng(0).random((5000, 3))
-    source = source_of(tmp_path, xyz)
-    right = make_layout(source, 1000, lambda _: None)
-    lie = np.array([[0.5, 0.5, 0.5], [0.6, 0.6, 0.6]])
-    monkeypatch.setattr(type(source), "bounds", lambda self, exact=True: lie)
-    found = make_layout(source, 1000, lambda _: None)
-    np.testing.assert_array_equal(found.counts, right.counts)
-
-
 def test_the_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     xyz = clusters(np.random.default_rng(1), [1.0, 1e-4])
     whole = spool_of(tmp_path, xyz, 300)
-    expected = whole.numbers([(0, whole.count)])
-    monkeypatch.setattr("veckm.scan.layout.CHUNK", 97)
+    expected = whole.rows([(0, whole.count)])
     monkeypatch.setattr("veckm.scan.spool.CHUNK", 89)
     parts = spool_of(tmp_path, xyz, 300)
-    np.testing.assert_array_equal(parts.numbers([(0, parts.count)]), expected)
+    np.testing.assert_array_equal(parts.rows([(0, parts.count)]), expected)
 
 
 def test_points_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -106,11 +91,12 @@ def test_points_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         spool_of(tmp_path, xyz, 1000)
 
 
-def test_the_curve_keeps_octree_cells_together() -> None:
-    xyz = np.random.default_rng(0).random((1000, 3))
-    curve = along_curve(xyz, np.zeros(3), 1.0)
-    for depth in (1, 3):
-        cell = np.floor(xyz * 2**depth) @ (1, 1000, 1_000_000)
-        prefix = curve >> (3 * (DEPTH - depth))
-        pairs = np.unique(np.stack([cell, prefix]), axis=1)
-        assert pairs.shape[1] == len(np.unique(cell)) == len(np.unique(prefix))
+def test_tiles_of_a_sampled_cloud_are_about_as_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veckm.scan.layout._SAMPLE", 5000)
+    xyz = np.random.default_rng(0).random((40_000, 3))
+    spool = spool_of(tmp_path, xyz, 4000)
+    sizes = [stop - start for start, stop in map(spool.range, range(spool.tiles))]
+    assert sum(sizes) == 40_000
+    assert max(sizes) < 1.15 * 4000

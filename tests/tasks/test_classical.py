@@ -11,13 +11,13 @@ from torch import Generator, Tensor
 
 from veckm.data import shapes
 from veckm.tasks.normals.classical import (
-    bending,
     frame,
+    graph_curvatures,
     jet,
     jet_normals,
-    least_direction,
     pca_normals,
 )
+from veckm.tasks.normals.eigen import least_direction
 
 Estimator = Callable[..., Tensor]
 both = pytest.mark.parametrize("estimate", [pca_normals, jet_normals])
@@ -238,12 +238,12 @@ def test_a_sphere_bends_alike_wherever_it_is_looked_at() -> None:
     z = (4 - u * u - v * v).sqrt()  # a sphere of radius 2
     first = torch.stack((-u / z, -v / z), -1)
     second = torch.stack((-(z * z + u * u) / z**3, -u * v / z**3, -(z * z + v * v) / z**3), -1)
-    torch.testing.assert_close(bending(first, second), torch.full((500, 2), 0.5).double())
+    torch.testing.assert_close(graph_curvatures(first, second), torch.full((500, 2), 0.5).double())
 
 
 def test_a_slope_bends_less_than_its_second_derivative() -> None:
     # z = u + u^2: curvature 2 / (1 + 1)^(3/2), towards the normal
-    k = bending(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0, 0.0]]))
+    k = graph_curvatures(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0, 0.0]]))
     torch.testing.assert_close(k, torch.tensor([[0.0, -(2**-0.5)]]))
 
 

@@ -11,7 +11,8 @@ from torch import Generator, Tensor
 
 from veckm.data import Shape, shapes
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.orient import _votes, orient
+from veckm.tasks.normals.consistent import _votes
+from veckm.tasks.normals.orient import orient
 
 Maker = Callable[..., Shape]
 CLOSED: list[Maker] = [shapes.sphere, shapes.torus, shapes.box, shapes.cylinder, shapes.statue]

@@ -10,8 +10,8 @@ import torch
 from veckm.data.random_solids import random_shape
 from veckm.tasks.normals import load, save
 from veckm.tasks.normals.examples import Recipe, clouds
-from veckm.tasks.normals.levels import make_levels
 from veckm.tasks.normals.network import NormalNet
+from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.train import Budget, Example, angles, make_example, train
 
 
@@ -26,7 +26,7 @@ def fresh() -> NormalNet:
 
 
 def forget(examples: list[Example]) -> list[Example]:
-    return [Example(e.levels, e.truth) for e in examples]
+    return [Example(e.pyramid, e.truth) for e in examples]
 
 
 BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
@@ -42,9 +42,9 @@ def test_recipe_is_the_same_for_the_same_seed() -> None:
 def test_learns(examples: list[Example], tmp_path: Path) -> None:
     lines: list[str] = []
     net = fresh()
-    before = [angles(net(e.levels).normal, e.truth).square().mean().sqrt() for e in examples]
+    before = [angles(net(e.pyramid).normal, e.truth).square().mean().sqrt() for e in examples]
     train(net, forget(examples), Budget(150, 4, 128, 1e-2), tmp_path, lines.append)
-    after = [angles(net(e.levels).normal, e.truth).square().mean().sqrt() for e in examples]
+    after = [angles(net(e.pyramid).normal, e.truth).square().mean().sqrt() for e in examples]
     assert sum(after) < 0.9 * sum(before)
     assert any("degrees" in line for line in lines)
     assert (tmp_path / "log.jsonl").read_text().count("\n") == 2
@@ -83,5 +83,5 @@ def test_killed_and_run_again(
 def test_weights_survive_a_file(tmp_path: Path) -> None:
     net = fresh()
     save(net, tmp_path / "w.safetensors", {"steps": 0})
-    levels = make_levels(random_shape(500, seed=3).pos)
+    levels = make_pyramid(random_shape(500, seed=3).pos)
     torch.testing.assert_close(load(tmp_path / "w.safetensors")(levels).normal, net(levels).normal)

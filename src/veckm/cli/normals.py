@@ -28,10 +28,7 @@ _Place = Annotated[
     tuple[float, float, float] | None,
     arg(metavar="X Y Z", help_behavior_hint="(default: none)"),
 ]
-_Orient = Annotated[
-    Orientation | None,
-    arg(help_behavior_hint="(default: consistent; up for a cloud in tiles)"),
-]
+_Orient = Annotated[Orientation | None, arg(help_behavior_hint="(default: consistent)")]
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Normals(CloudVerb):
         box = text.box((pos.amax(0) - pos.amin(0)).tolist())
         self.title("normals")
         self.show(labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, box {box}"))
-        orient = self._orientation("consistent")
+        orient = self._orientation()
         start = time.perf_counter()
         found = estimate(
             pos,
@@ -98,18 +95,16 @@ class Normals(CloudVerb):
         )
 
     def run_in_tiles(self, cloud: Path) -> None:
-        if self.method != "network":
-            raise ValueError(f"--method {self.method}: only the network goes in tiles")
-        orient = self._orientation("up")
-        operation = scan.Normals(orient, self.viewpoint, self.curvature)
+        orient = self._orientation()
+        operation = scan.Normals(orient, self.viewpoint, self.curvature, self.method)
         self.title("normals")
-        self.show(labeled("method", f"network, directions: {orient}, in tiles"))
+        self.show(labeled("method", f"{self.method}, directions: {orient}, in tiles"))
         self.scan(cloud, operation, orient=orient)
 
-    def _orientation(self, default: Orientation) -> Orientation:
-        if self.viewpoint is not None and self.orient in (None, "viewpoint"):
-            return "viewpoint"
-        return default if self.orient is None else self.orient
+    def _orientation(self) -> Orientation:
+        if self.orient is not None:
+            return self.orient
+        return "consistent" if self.viewpoint is None else "viewpoint"
 
     def _lines(
         self, found: Estimate, spent: float, orient: Orientation, error: float | None

@@ -1,16 +1,16 @@
 """Clouds larger than memory: tiles with a halo, resumable, on this machine or on Dask.
 
-layout.py    which points are in which cell and tile: by count, from one look at the file
-spool.py     the points on disk, cell after cell; results beside them
-journal.py   what was done, so that it is not done twice
-region.py    some cells in memory, and what is proven not to depend on the others
-encode.py    the encoding of every point
-normals.py   normals, their expected error, curvature
-execute.py   tiles one after the other, or on the workers of Dask
-run.py       all of it, from a file to a file
+layout.py     which points are in which cell and tile
+spool.py      the points on disk, cell after cell; results beside them
+journal.py    what is done, so that it is not done twice
+operation.py  what an operation has to define
+tiles.py      a tile and its halo in memory
+encode.py     the encoding of every point
+normals.py    normals, their expected error, curvature
+execute.py    tiles one after the other, or on the workers of Dask
+run.py        all of it, from a file to a file
 
-The result is that of the whole cloud in memory, up to rounding: every operation says what that
-means for it.
+The result is that of the whole cloud in memory within a tolerance, which every operation states.
 """
 
 from veckm.scan.encode import Encode

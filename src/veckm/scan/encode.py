@@ -17,9 +17,9 @@ from veckm.inputs import SMALLEST_EPS
 from veckm.io.errors import FileError
 from veckm.io.source import Source
 from veckm.scan.layout import CHUNK
-from veckm.scan.operation import Facts, Operation, Phase, gather
-from veckm.scan.region import Region, near
+from veckm.scan.operation import Advance, Arrays, Operation, Phase
 from veckm.scan.spool import Field, Spool
+from veckm.scan.tiles import Region, near
 from veckm.sizes import WindowName, make_window
 
 
@@ -111,22 +111,21 @@ class Encode(Operation):
             reach = max(reach, *(3 * Lattice.for_accuracy(b, self.eps, 3).reach for b in betas))
         return reach * (1 + 1e-6)
 
-    def check(self, source: Source, output: Path) -> None:
-        """Encodings are an array and nothing else."""
-        del source
+    def check(self, output: Path) -> None:
+        """Encodings are written as an array."""
         if output.suffix.lower() != ".npy":
             raise FileError(output, "encodings are written as .npy; choose a name that ends so")
 
-    def tile(self, phase: Phase, spool: Spool, tile: int, facts: Facts) -> dict[str, np.ndarray]:
+    def tile(self, phase: Phase, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
         """Encode the points of a tile among those around it."""
-        del facts
+        del stats
         cells, (start, stop) = spool.cells(tile), spool.range(tile)
         boxes, own = spool.boxes, np.zeros(len(spool.layout.counts), bool)
         own[cells] = True
         reach = np.full(cells.stop - cells.start, self.reach)
-        wanted = own | near(boxes, boxes[0, cells], boxes[1, cells], reach)
+        wanted = own | near(boxes, boxes[:, cells], reach)
         region = Region(spool, wanted)
-        first = int(region.rows(np.array([start]))[0])
+        first = int(region.rows_at(np.array([start]))[0])
         here = slice(first, first + stop - start)
         low, high = region.xyz[here].min(0), region.xyz[here].max(0)
         x = region.xyz - (low + high) / 2
@@ -146,7 +145,7 @@ class Encode(Operation):
         single = self.eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= self.eps / 10
         return torch.from_numpy(x).float() if single else torch.from_numpy(x)
 
-    def write(self, source: Source, spool: Spool, path: Path, advance: Any) -> None:
+    def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """A .npy file in the order of the points of the file."""
         field, reduce = self.field, self._reduce(spool)
         width = field.width if self.components is None else self.components
@@ -157,7 +156,7 @@ class Encode(Operation):
             step = _rows(field)
             for start in range(0, source.count, step):
                 stop = min(start + step, source.count)
-                rows = gather(spool, field, spool.places(start, stop))
+                rows = spool.gather(field, spool.slots(start, stop))
                 if reduce is not None:
                     rows = reduce.project(torch.from_numpy(rows)).numpy()
                 file.write(np.ascontiguousarray(rows, kind).data)

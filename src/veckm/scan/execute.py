@@ -1,20 +1,22 @@
 """Tiles one after the other in this process, or on the workers of Dask.
 
-A worker gets the path of the work folder, the operation and the number of a tile. It reads what it
-needs by range, writes its result by range, and answers with a checksum: no points pass through the
-process that asks. A tile that was lost with its worker is done again by another; writing the same
-numbers to the same place twice does no harm. The work folder must be the same for all: on a cluster
-a shared file system.
+A worker gets the path of the work folder, the operation and the number of a tile. It reads and
+writes by range and returns a checksum: no points pass through the scheduler. A tile that was lost
+with its worker is done again by another, which writes the same numbers to the same place. On a
+cluster the work folder must be on a shared file system.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from veckm.extras import need
@@ -38,17 +40,35 @@ class Job:
     tile: int
 
     def __call__(self) -> int:
-        """Do it: the checksum of what is on the disk now."""
+        """Compute and store the results; returns their checksum."""
         spool = Spool(self.folder)
-        facts = json.loads((Path(self.folder) / "facts.json").read_text())
-        found = self.operation.tile(self.phase, spool, self.tile, facts)
-        start, stop = spool.range(self.tile)
+        stats = json.loads((Path(self.folder) / "stats.json").read_text())
+        found = self.operation.tile(self.phase, spool, self.tile, stats)
+        start, _ = spool.range(self.tile)
         for field in self.phase.fields:
-            spool.write(field, start, found[field.name])
-        return spool.checksum(self.phase.fields, start, stop)
+            spool.write(field, start, found.pop(field.name))
+        if self.phase.extras:
+            path = self.phase.extras_path(spool, self.tile)
+            part = path.with_suffix(f".{os.getpid()}.npz")  # a lost worker may be writing, too
+            np.savez(part, **found)  # type: ignore[arg-type]
+            part.replace(path)
+        return self.checksum(spool)
+
+    @property
+    def name(self) -> str:
+        """The name of this piece of work in the journal."""
+        return f"{self.phase.name}/{self.tile}"
+
+    def checksum(self, spool: Spool) -> int:
+        """CRC of the results as the disk holds them; -1 if some are missing."""
+        found = spool.checksum(self.phase.fields, *spool.range(self.tile))
+        if not self.phase.extras:
+            return found
+        path = self.phase.extras_path(spool, self.tile)
+        return zlib.crc32(path.read_bytes(), found) if path.exists() else -1
 
 
-class Here:
+class SerialExecutor:
     """One after the other in this process, with all threads of torch."""
 
     def start(self) -> None:
@@ -63,7 +83,7 @@ class Here:
         """Nothing was started."""
 
 
-class OnDask:
+class DaskExecutor:
     """On workers of Dask, which stay for all phases.
 
     Args:

@@ -1,14 +1,12 @@
-"""Cells and tiles of a cloud that was never in memory as a whole.
+"""Cells and tiles of a cloud that is never in memory as a whole.
 
-The cloud is streamed and its points are counted in the cells of an octree. Cells with too many
-points are looked at again, finer, until each has few enough or cannot be cut: copies in one place
-stay together. Cells are then joined to tiles by cutting the cloud in two, at the half of its points
-across its longest side, again and again. So tiles are balanced however uneven the cloud is.
+A random sample of the points is cut in two at the median across its longest side, again and again:
+first into tiles, then into cells. So tiles are balanced however uneven the cloud is. Copies at one
+position cannot be cut and stay together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,24 +15,24 @@ import numpy as np
 
 from veckm.io.source import Source
 
-#: Bits of a cell's number along each axis, and how many of them each look at the file adds.
-DEPTH = 20
-_LOOKS = (8, 14, DEPTH)
 #: Points read at a time.
 CHUNK = 1 << 19
+#: Points that the cuts are found from; a smaller cloud is taken whole, and its counts are exact.
+_SAMPLE = 1 << 20
 #: A tile has about so many cells: the halo is made of whole cells.
-_CELLS_A_TILE, _FEWEST, _MOST = 64, 64, 4096
+_CELLS_PER_TILE, _FEWEST, _MOST = 64, 64, 4096
+#: A sampled tile is planned this much smaller, so that few exceed the limit.
+_MARGIN = 0.95
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Cells in the order in which their points are stored; a tile is a run of them."""
+    """A binary tree of cuts. Its leaves are the cells, in the order of storage; a tile is a run."""
 
-    low: np.ndarray  # (3,) corner of the cube that the octree divides
-    size: float  # its side
-    starts: np.ndarray  # (C,) int64 ascending: the first place on the curve of each octree cell
-    slots: np.ndarray  # (C,) int64: where that cell is in the order of storage
-    counts: np.ndarray  # (C,) int64: points of each cell, as stored
+    axis: np.ndarray  # (K,) int64 of each cut
+    at: np.ndarray  # (K,) float64: points below go left
+    child: np.ndarray  # (K, 2) int64: the next cut, or ~c for cell c
+    counts: np.ndarray  # (C,) int64: points of each cell; zeros until they are counted
     tiles: np.ndarray  # (T + 1,) int64: the first cell of each tile, and the number of cells
 
     @cached_property
@@ -43,120 +41,100 @@ class Layout:
         return np.concatenate([[0], np.cumsum(self.counts)])
 
     def cells_of(self, xyz: np.ndarray) -> np.ndarray:  # (n, 3) -> (n,)
-        """The cell that each point is stored in."""
-        curve = along_curve(xyz, self.low, self.size)
-        return self.slots[np.searchsorted(self.starts, curve, side="right") - 1]
+        """The cell of each point."""
+        node = np.zeros(len(xyz), np.int64) if len(self.axis) else np.full(len(xyz), ~0)
+        rows = np.flatnonzero(node >= 0)
+        while len(rows):
+            cut = node[rows]
+            right = xyz[rows, self.axis[cut]] >= self.at[cut]
+            node[rows] = self.child[cut, right.astype(np.int64)]
+            rows = rows[node[rows] >= 0]
+        return ~node
 
     def save(self, path: Path) -> None:
         """As .npz."""
-        names = ("low", "starts", "slots", "counts", "tiles")
-        np.savez(path, size=np.float64(self.size), **{n: getattr(self, n) for n in names})
+        np.savez(path, **{name: getattr(self, name) for name in self.__dataclass_fields__})
 
     @classmethod
     def load(cls, path: Path) -> Layout:
         """As it was saved."""
         with path.open("rb") as file, np.load(file) as found:
-            arrays = {name: found[name] for name in found.files if name != "size"}
-            return cls(size=float(found["size"]), **arrays)
+            return cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
 
-def make_layout(source: Source, tile: int, advance: Callable[[int], object]) -> Layout:
-    """Look at the file as often as needed: once for all but very uneven clouds.
+class Sampler:
+    """A random sample of a cloud that is streamed, and the layout that follows from it."""
 
-    Args:
-        source: the cloud.
-        tile: points a tile may have; more only where so many are copies in one place.
-        advance: told of the points that were read.
-    """
-    said = source.bounds(exact=False)
-    cell = int(np.clip(tile // _CELLS_A_TILE, _FEWEST, _MOST))
-    low, size = _cube(said)
-    counted, seen = _count(source, low, size, cell, advance)
-    if (seen[0] < said[0]).any() or (seen[1] > said[1]).any():  # what a header says may be wrong
-        low, size = _cube(seen)
-        counted, _ = _count(source, low, size, cell, advance)
-    starts, counts = _leaves(*counted, cell)
-    order, tiles = _tiles(_centers(starts), counts, tile)
-    slots = np.empty_like(order)
-    slots[order] = np.arange(len(order))
-    return Layout(low, size, starts, slots, counts[order], tiles)
+    def __init__(self, count: int) -> None:
+        self._share = min(1.0, _SAMPLE / count)
+        self._rng = np.random.default_rng(0)
+        self._parts: list[np.ndarray] = []
 
+    def add(self, xyz: np.ndarray) -> None:  # (n, 3)
+        """The next points of the cloud."""
+        drawn = slice(None) if self._share == 1 else self._rng.random(len(xyz)) < self._share
+        self._parts.append(xyz[drawn])
 
-def _cube(bounds: np.ndarray) -> tuple[np.ndarray, float]:
-    size = float((bounds[1] - bounds[0]).max())
-    return bounds[0].astype(np.float64), size * (1 + 1e-9) or 1.0
+    def layout(self, tile: int) -> Layout:
+        """Cells, without their counts, and tiles of so many points.
+
+        Of a large cloud some tiles may have a few percent more, and copies at one position are in
+        one tile, however many.
+        """
+        scale = self._share * (1.0 if self._share == 1 else _MARGIN)
+        cell = float(np.clip(tile // _CELLS_PER_TILE, _FEWEST, _MOST))
+        return _cut(np.concatenate(self._parts), scale * tile, scale * cell)
 
 
-def along_curve(xyz: np.ndarray, low: np.ndarray, size: float) -> np.ndarray:  # (n, 3) -> (n,)
-    """Places on a Morton curve of 2^DEPTH cells an axis."""
-    cell = np.floor((xyz - low) * (2.0**DEPTH / size))
-    x, y, z = np.clip(cell, 0, 2**DEPTH - 1).astype(np.int64).T
-    place: np.ndarray = _spread(x) | _spread(y) << 1 | _spread(z) << 2
-    return place
+def _cut(x: np.ndarray, tile: float, cell: float) -> Layout:
+    """Cut a sample into tiles and cells of so many points at most."""
+    axes: list[int] = []
+    cuts: list[float] = []
+    children: list[list[int]] = []
+    tiles, cells = [0], 0
+    waiting = [(np.arange(len(x)), -1, 0, False)]  # rows, parent, side of it, inside of a tile
+    while waiting:
+        rows, parent, side, inside = waiting.pop()
+        most = cell if inside else tile
+        cut = _median(x[rows], most)
+        if cut is None and not inside:
+            waiting += [(np.zeros(0, np.int64), -2, 0, True), (rows, parent, side, True)]
+            continue
+        if parent == -2:  # all cells of a tile are there
+            tiles.append(cells)
+            continue
+        number = ~cells if cut is None else len(axes)
+        if parent >= 0:
+            children[parent][side] = number
+        if cut is None:
+            cells += 1
+            continue
+        axis, at = cut
+        right = x[rows, axis] >= at
+        axes.append(axis)
+        cuts.append(at)
+        children.append([0, 0])
+        waiting += [(rows[right], number, 1, inside), (rows[~right], number, 0, inside)]
+    table = np.array(children, np.int64).reshape(-1, 2)
+    empty = np.zeros(cells, np.int64)
+    return Layout(np.array(axes, np.int64), np.array(cuts), table, empty, np.array(tiles))
 
 
-_MASKS = (
-    (32, 0x1F00000000FFFF),
-    (16, 0x1F0000FF0000FF),
-    (8, 0x100F00F00F00F00F),
-    (4, 0x10C30C30C30C30C3),
-    (2, 0x1249249249249249),
-)
-
-
-def _spread(v: np.ndarray) -> np.ndarray:
-    """Two free bits after each bit."""
-    for shift, mask in _MASKS:
-        v = (v | (v << shift)) & mask
-    return v
-
-
-def _gather(v: np.ndarray) -> np.ndarray:
-    """The inverse of :func:`_spread`."""
-    v = v & _MASKS[-1][1]
-    masks = [mask for _, mask in _MASKS[-2::-1]] + [(1 << 21) - 1]
-    for (shift, _), mask in zip(reversed(_MASKS), masks, strict=True):
-        v = (v | (v >> shift)) & mask
-    return v
-
-
-Counted = tuple[np.ndarray, np.ndarray]  # cells as places on the curve, ascending, and their points
-
-
-def _count(
-    source: Source, low: np.ndarray, size: float, most: int, advance: Callable[[int], object]
-) -> tuple[Counted, np.ndarray]:
-    """Points in octree cells, so fine that each has at most `most` of them where that can be.
-
-    Also the exact bounds (2, 3) of the cloud.
-    """
-    least, largest = np.full(3, np.inf), np.full(3, -np.inf)
-    kept: list[Counted] = []
-    crowded: np.ndarray | None = None  # cells to look into, at the depth of the look before
-    for number, depth in enumerate(_LOOKS):
-        keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        for start in range(0, source.count, CHUNK):
-            xyz = read(source, start, min(start + CHUNK, source.count))
-            if not number:
-                least, largest = np.minimum(least, xyz.min(0)), np.maximum(largest, xyz.max(0))
-            curve = along_curve(xyz, low, size)
-            if crowded is not None:
-                curve = curve[_among(curve >> (3 * (DEPTH - _LOOKS[number - 1])), crowded)]
-            keys, counts = _merged(keys, counts, curve >> (3 * (DEPTH - depth)))
-            advance(len(xyz))
-        last = depth == DEPTH
-        fine = (counts <= most) | last
-        kept.append((keys[fine] << (3 * (DEPTH - depth)), counts[fine]))
-        crowded = keys[~fine]
-        if not len(crowded):
-            break
-    places, totals = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    order = np.argsort(places)
-    return (places[order], totals[order]), np.stack([least, largest])
+def _median(x: np.ndarray, most: float) -> tuple[int, float] | None:  # (n, 3)
+    """The axis and the position of the next cut, or None for few enough points or one position."""
+    parts = int(np.ceil(len(x) / most))
+    if parts < 2:
+        return None
+    axis = int(np.ptp(x, axis=0).argmax())
+    values = np.sort(x[:, axis])
+    at = values[len(x) * (parts // 2) // parts]  # so that all parts are about as large
+    if at == values[0]:  # many copies: the next larger value
+        at = values[min(np.searchsorted(values, at, side="right"), len(values) - 1)]
+    return None if at == values[0] else (axis, float(at))
 
 
 def read(source: Source, start: int, stop: int) -> np.ndarray:  # (n, 3) float64
-    """Coordinates, all of them numbers."""
+    """Finite coordinates; raises otherwise."""
     xyz = source.read_xyz(start, stop)
     bad = np.flatnonzero(~np.isfinite(xyz).all(1))
     if len(bad):
@@ -165,62 +143,3 @@ def read(source: Source, start: int, stop: int) -> np.ndarray:  # (n, 3) float64
             f"{len(bad) - 1} more of points {start} to {stop}; drop such points first"
         )
     return xyz
-
-
-def _among(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    same: np.ndarray = ascending[at] == values
-    return same
-
-
-def _merged(keys: np.ndarray, counts: np.ndarray, new: np.ndarray) -> Counted:
-    more, number = np.unique(new, return_counts=True)
-    every = np.concatenate([keys, more])
-    union, slot = np.unique(every, return_inverse=True)
-    totals = np.bincount(slot, np.concatenate([counts, number]), len(union))
-    return union, totals.astype(np.int64)
-
-
-def _leaves(places: np.ndarray, totals: np.ndarray, most: int) -> Counted:
-    """The largest octree cells with at most `most` points."""
-    begin = np.full(len(places), -1, np.int64)
-    for depth in range(DEPTH + 1):
-        shift = 3 * (DEPTH - depth)
-        open_ = np.flatnonzero(begin < 0)
-        if not len(open_):
-            break
-        node, slot = np.unique(places[open_] >> shift, return_inverse=True)
-        count = np.bincount(slot, totals[open_], len(node))
-        done = (count <= most)[slot] | (depth == DEPTH)
-        begin[open_[done]] = (node << shift)[slot[done]]
-    starts, slot = np.unique(begin, return_inverse=True)
-    return starts, np.bincount(slot, totals, len(starts)).astype(np.int64)
-
-
-def _centers(starts: np.ndarray) -> np.ndarray:  # (C,) -> (C, 3)
-    """The corners of the cells, which tell them apart well enough."""
-    return np.stack([_gather(starts >> axis) for axis in range(3)], 1)
-
-
-def _tiles(
-    place: np.ndarray, counts: np.ndarray, most: int
-) -> tuple[np.ndarray, np.ndarray]:  # (C,), (T + 1,)
-    """Cells in the order of their tiles, and the first cell of each tile."""
-    order: list[np.ndarray] = []
-    first = [0]
-    waiting = [np.arange(len(counts))]
-    while waiting:
-        cells = waiting.pop()
-        parts = -(-int(counts[cells].sum()) // most)
-        if len(cells) > 1 and parts > 1:
-            axis = int(np.ptp(place[cells], axis=0).argmax())
-            cells = cells[np.argsort(place[cells, axis], kind="stable")]
-            half = np.cumsum(counts[cells])
-            share = half[-1] * (parts // 2) / parts  # so that all tiles are about as large
-            cut = int(np.clip(np.searchsorted(half, share), 1, len(cells) - 1))
-            waiting += [cells[cut:], cells[:cut]]
-        elif len(cells):
-            order.append(np.sort(cells))
-            first.append(first[-1] + len(cells))
-    joined = np.concatenate(order) if order else np.zeros(0, np.int64)
-    return joined, np.array(first)

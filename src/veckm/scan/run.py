@@ -14,12 +14,14 @@ from zipfile import BadZipFile
 from veckm.io.ranges import open_source
 from veckm.io.source import Source
 from veckm.progress import bar
-from veckm.scan.execute import Here, Job, OnDask
+from veckm.scan.execute import DaskExecutor, Job, SerialExecutor
 from veckm.scan.journal import Changed, Journal, Stopped, fingerprint
 from veckm.scan.operation import Operation
 from veckm.scan.spool import FIELDS, Spool, fill
 
-#: Points of a tile unless asked otherwise.
+Executor = SerialExecutor | DaskExecutor
+
+#: Points of a tile by default.
 TILE = 200_000
 _LEAST_TILE = 1000
 #: What a spool says of its points, beside them.
@@ -81,7 +83,7 @@ def run(
     path, target = Path(source).resolve(), Path(output).resolve()
     opened = open_source(path)
     _check(opened, target)
-    operation.check(opened, target)
+    operation.check(target)
     from veckm import __version__
 
     settings = {"veckm": __version__, "tile": tile, **operation.settings()}
@@ -131,11 +133,11 @@ class Scan:
     ) -> Report:
         """All pieces that are not done yet."""
         alone = workers is None and scheduler is None
-        execute = Here() if alone else OnDask(workers, scheduler)
+        execute = SerialExecutor() if alone else DaskExecutor(workers, scheduler)
         try:
             execute.start()
             spool = self._spool(journal)
-            self._facts(journal, spool)
+            self._stats(journal, spool)
             resumed = self._phases(journal, spool, execute)
         finally:
             execute.close()
@@ -143,7 +145,7 @@ class Scan:
         journal.remove()
         return Report(spool.count, spool.tiles, resumed, time.perf_counter() - begin)
 
-    def _phases(self, journal: Journal, spool: Spool, execute: Here | OnDask) -> int:
+    def _phases(self, journal: Journal, spool: Spool, execute: Executor) -> int:
         """All tiles of all phases; how many had been done before."""
         resumed = 0
         for phase in self.operation.phases:
@@ -174,28 +176,26 @@ class Scan:
         journal.record("spool", _spool_crc(spool))
         return spool
 
-    def _facts(self, journal: Journal, spool: Spool) -> None:
-        path = self.folder / "facts.json"
-        if "facts" in journal.done and path.exists():
-            if zlib.crc32(path.read_bytes()) == journal.done["facts"]:
+    def _stats(self, journal: Journal, spool: Spool) -> None:
+        path = self.folder / "stats.json"
+        if "stats" in journal.done and path.exists():
+            if zlib.crc32(path.read_bytes()) == journal.done["stats"]:
                 return
-        text = json.dumps(self.operation.prepare(spool)).encode()
+        text = json.dumps(self.operation.global_stats(spool)).encode()
         with path.open("wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        journal.record("facts", zlib.crc32(text))
+        journal.record("stats", zlib.crc32(text))
 
-    def _tiles(
-        self, journal: Journal, spool: Spool, jobs: list[Job], execute: Here | OnDask
-    ) -> None:
+    def _tiles(self, journal: Journal, spool: Spool, jobs: list[Job], execute: Executor) -> None:
         """The tiles that are left of a phase; each is in the journal as soon as it is done."""
         sizes = {job.tile: _size(spool, job.tile) for job in jobs}
         done = spool.count - sum(sizes.values())
         name = jobs[0].phase.name
         with bar(spool.count, self._label(name), unit="points", done=done) as advance:
             for job, crc in execute(jobs):
-                journal.record(_piece(job), crc)
+                journal.record(job.name, crc)
                 advance(sizes[job.tile])
 
     def _write(self, spool: Spool) -> None:
@@ -219,10 +219,6 @@ class Scan:
         _sync(self.target.parent)
 
 
-def _piece(job: Job) -> str:
-    return f"{job.phase.name}/{job.tile}"
-
-
 def _size(spool: Spool, tile: int) -> int:
     start, stop = spool.range(tile)
     return stop - start
@@ -230,8 +226,8 @@ def _size(spool: Spool, tile: int) -> int:
 
 def _holds(journal: Journal, spool: Spool, job: Job) -> bool:
     """Whether a tile is done, and still what it was."""
-    crc = journal.done.get(_piece(job))
-    return crc is not None and crc == spool.checksum(job.phase.fields, *spool.range(job.tile))
+    crc = journal.done.get(job.name)
+    return crc is not None and crc == job.checksum(spool)
 
 
 def _spool_crc(spool: Spool) -> int:

@@ -3,10 +3,10 @@
 A work folder holds
 
     layout.npz    cells and tiles (`layout.py`)
-    boxes.npy     (C, 2, 3) the tight box of each cell
+    boxes.npy     (2, C, 3) the tight box of each cell
     points        (N, 3) float64, cell after cell
     rows          (N,) int64, the number of each of these points in the file
-    places        (N,) int64, the inverse: where each point of the file is stored
+    slots         (N,) int64, the inverse: where each point of the file is stored
     NAME          (N, width) of some dtype: results, in the order of `points`
 
 All are read and written by range with plain system calls: nothing is mapped into memory.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,12 +26,12 @@ from pathlib import Path
 import numpy as np
 
 from veckm.io.source import Source
-from veckm.scan.layout import CHUNK, Layout, make_layout, read
+from veckm.scan.layout import CHUNK, Layout, Sampler, read
 
 
 @dataclass(frozen=True)
 class Field:
-    """Numbers that an operation says of every point."""
+    """A result of an operation: `width` numbers per point."""
 
     name: str
     dtype: str
@@ -39,13 +39,17 @@ class Field:
 
     @property
     def row(self) -> int:
-        """Bytes a point."""
+        """Bytes per point."""
         return np.dtype(self.dtype).itemsize * self.width
 
 
-_POINTS, _ROWS, _PLACES = Field("points", "f8", 3), Field("rows", "i8"), Field("places", "i8")
+_POINTS, _ROWS, _SLOTS = Field("points", "f8", 3), Field("rows", "i8"), Field("slots", "i8")
 #: What every spool has.
-FIELDS = (_POINTS, _ROWS, _PLACES)
+FIELDS = (_POINTS, _ROWS, _SLOTS)
+#: The points in the order of the file and the cell of each, while they are being sorted.
+_UNSORTED, _CELL = Field("unsorted", "f8", 3), Field("cell", "i4")
+#: A gap of fewer rows than this is read along: a call costs more.
+_GAP = 16
 
 
 class Spool:
@@ -71,7 +75,7 @@ class Spool:
 
     @property
     def tiles(self) -> int:
-        """How many."""
+        """Number of tiles."""
         return len(self.layout.tiles) - 1
 
     def cells(self, tile: int) -> slice:
@@ -83,13 +87,38 @@ class Spool:
         cells = self.cells(tile)
         return int(self.layout.offsets[cells.start]), int(self.layout.offsets[cells.stop])
 
+    def chunks(self) -> Iterator[np.ndarray]:  # (n, 3) each
+        """All points, some at a time."""
+        for start in range(0, self.count, CHUNK):
+            yield self.read(_POINTS, [(start, min(start + CHUNK, self.count))])
+
     def points(self, ranges: Sequence[tuple[int, int]]) -> np.ndarray:  # (n, 3)
         """Coordinates of some ranges of points, one after the other."""
         return self.read(_POINTS, ranges)
 
-    def numbers(self, ranges: Sequence[tuple[int, int]]) -> np.ndarray:  # (n,)
+    def rows(self, ranges: Sequence[tuple[int, int]]) -> np.ndarray:  # (n,)
         """Their numbers in the file."""
         return self.read(_ROWS, ranges)
+
+    def slots(self, start: int, stop: int) -> np.ndarray:
+        """Where the points of the file from `start` to `stop` are stored."""
+        return self.read(_SLOTS, [(start, stop)])
+
+    def gather(self, field: Field, slots: np.ndarray) -> np.ndarray:
+        """Rows of a field in any order, read in as few runs as they form."""
+        if not len(slots):
+            return self.read(field, [])
+        order = np.argsort(slots, kind="stable")
+        at = slots[order]
+        cut = np.flatnonzero(np.diff(at) > _GAP) + 1
+        first, last = at[np.append(0, cut)], at[np.append(cut - 1, len(at) - 1)]
+        ranges = [(int(i), int(j) + 1) for i, j in zip(first, last, strict=True)]
+        stored = np.cumsum([0] + [j - i for i, j in ranges])[:-1]
+        group = np.searchsorted(cut, np.arange(len(at)), side="right")
+        found = self.read(field, ranges)[stored[group] + at - first[group]]
+        out: np.ndarray = np.empty_like(found)
+        out[order] = found
+        return out
 
     def read(self, field: Field, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
         """(n,) or (n, width): what is stored of a field in some ranges."""
@@ -110,20 +139,20 @@ class Spool:
         return out[:, 0] if field.width == 1 else out
 
     def make(self, field: Field) -> None:
-        """Room for a field, unless it is there."""
+        """Reserve space for a field, unless it is there."""
         with (self.folder / field.name).open("ab") as file:
             if file.tell() != self.count * field.row:
                 file.truncate(self.count * field.row)
 
     def write(self, field: Field, start: int, values: np.ndarray) -> None:
-        """Some rows of a field, on the disk when this returns."""
+        """Write rows of a field; they are on the disk when this returns."""
         values = np.ascontiguousarray(values, field.dtype)
         with (self.folder / field.name).open("r+b", buffering=0) as file:
             _write_at(file, values, start * field.row)
             os.fsync(file.fileno())
 
     def checksum(self, fields: Sequence[Field], start: int, stop: int) -> int:
-        """Of what the disk holds of some fields in a range."""
+        """CRC of some fields in a range, as the disk holds them."""
         found = 0
         for field in fields:
             for first in range(start, stop, CHUNK):
@@ -131,16 +160,25 @@ class Spool:
                 found = zlib.crc32(part.data, found)
         return found
 
-    def places(self, start: int, stop: int) -> np.ndarray:
-        """Where the points of the file from `start` to `stop` are stored."""
-        return self.read(_PLACES, [(start, stop)])
-
 
 def fill(folder: Path, source: Source, tile: int, advance: Callable[[int], object]) -> Spool:
-    """Stream a cloud into a new spool: once to count, once to sort it into its cells."""
-    layout = make_layout(source, tile, advance)
-    layout.save(folder / "layout.npz")
+    """Read a cloud once into a new spool, find its tiles, and sort the points into its cells."""
+    ranges = [(i, min(i + CHUNK, source.count)) for i in range(0, source.count, CHUNK)]
+    sampler = Sampler(source.count)
+    with (folder / _UNSORTED.name).open("wb") as file:
+        for start, stop in ranges:
+            xyz = read(source, start, stop)
+            sampler.add(xyz)
+            file.write(np.ascontiguousarray(xyz, _UNSORTED.dtype).data)
+            advance(stop - start)
+    layout = sampler.layout(tile)
     spool = Spool(folder)
+    with (folder / _CELL.name).open("wb") as file:
+        for part in ranges:
+            cell = layout.cells_of(spool.read(_UNSORTED, [part]))
+            file.write(cell.astype(_CELL.dtype).data)
+            layout.counts[:] += np.bincount(cell, minlength=len(layout.counts))
+    layout.save(folder / "layout.npz")
     boxes = np.stack([np.full((len(layout.counts), 3), s * np.inf) for s in (1, -1)])
     for field in FIELDS:
         (folder / field.name).unlink(missing_ok=True)
@@ -150,15 +188,15 @@ def fill(folder: Path, source: Source, tile: int, advance: Callable[[int], objec
             stack.enter_context((folder / field.name).open("r+b", buffering=0)) for field in FIELDS
         ]
         following = layout.offsets[:-1].copy()
-        for start in range(0, source.count, CHUNK):
-            xyz = read(source, start, min(start + CHUNK, source.count))
-            _sort_in(files, xyz, layout.cells_of(xyz), start, following, boxes)
+        for part in ranges:
+            xyz, cell = spool.read(_UNSORTED, [part]), spool.read(_CELL, [part])
+            _sort_in(files, xyz, cell, part[0], following, boxes)
             advance(len(xyz))
-        for file in files:
-            os.fsync(file.fileno())
-    if not np.array_equal(following, layout.offsets[1:]):
-        raise ValueError(f"{source.path}: changed while it was read; run again")
+        for file_ in files:
+            os.fsync(file_.fileno())
     np.save(folder / "boxes.npy", boxes)
+    for field in (_UNSORTED, _CELL):
+        (folder / field.name).unlink()
     return spool
 
 
@@ -170,21 +208,21 @@ def _sort_in(
     following: np.ndarray,  # (C,)
     boxes: np.ndarray,  # (2, C, 3)
 ) -> None:
-    """Write points to where their cells go on, move on, and make room for them in the boxes."""
-    points, rows, places = files
+    """Append points to their cells, and extend the boxes of these."""
+    points, rows, slots = files
     order = np.argsort(cell, kind="stable")
     present, first = np.unique(cell[order], return_index=True)
     ordered = xyz[order]
     boxes[0, present] = np.minimum(boxes[0, present], np.minimum.reduceat(ordered, first))
     boxes[1, present] = np.maximum(boxes[1, present], np.maximum.reduceat(ordered, first))
-    place = np.empty(len(order), np.int64)
+    slot = np.empty(len(order), np.int64)
     for c, i, j in zip(present, first, np.append(first[1:], len(order)), strict=True):
         at = int(following[c])
         _write_at(points, ordered[i:j], at * _POINTS.row)
         _write_at(rows, order[i:j] + start, at * _ROWS.row)
-        place[order[i:j]] = at + np.arange(j - i)
+        slot[order[i:j]] = at + np.arange(j - i)
         following[c] += j - i
-    _write_at(places, place, start * _PLACES.row)
+    _write_at(slots, slot, start * _SLOTS.row)
 
 
 def _write_at(file: FileIO, values: np.ndarray, offset: int) -> None:

@@ -1,24 +1,27 @@
 """Normals and curvature of a cloud, with no parameter to choose.
 
-levels.py     the cloud at several scales: subsets, neighbors, planes
+stats.py      statistics of the whole cloud that every part of it needs
+pyramid.py    the cloud at several scales: subsets, neighbors, planes
 network.py    the trained estimator, which weighs them
-free.py       the estimator without training, from moments
+untrained.py  the estimator without training, from moments
 estimate.py   both as users call them, with orientation and curvature
-orient.py     which of the two directions
-curvature.py  how the surface bends
-classical.py  PCA and jets of k neighbors, to compare with
+orient.py     the sign of each normal
+consistent.py signs that agree between neighbors, of a cloud or of tiles
+curvature.py  principal curvatures
+eigen.py      eigenvectors of symmetric 3 x 3 matrices
+classical.py  PCA and jets of k neighbors, for comparison
 paper.py      the network of the VecKM paper and those it was compared with
-train.py      how the weights came to be
+train.py      training of the network
 """
 
 from veckm.tasks.normals.estimate import (
     Estimate,
     Method,
-    Orientation,
     estimate,
     estimate_normals,
     load,
     save,
 )
+from veckm.tasks.normals.orient import Orientation
 
 __all__ = ["Estimate", "Method", "Orientation", "estimate", "estimate_normals", "load", "save"]

@@ -16,19 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.inputs import check_points
+from veckm.knn import build_tree, query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.eigen import adjugate
+from veckm.tasks.normals.eigen import THIN, least_direction
 
 #: Neighbors in hand in one worker: they fit in its cache, and hide the cost of the calls.
 _PAIRS = 1 << 17
-#: A spread below this share of the largest is rounding: the points lie on a line.
-_THIN = 1e-6
-#: Eigenvalues closer than this share of the largest are left to LAPACK.
-_CLOSE = 1e-4
 #: Keeps a fit solvable when the points do not determine it, far below what any fit can see.
 _RIDGE = 1e-12
 _HIGHEST_ORDER = 4
@@ -129,10 +125,12 @@ class Neighbors:
 
     def __init__(self, pos: Tensor) -> None:  # (N, 3)
         raw = pos.detach().to("cpu", torch.float64).numpy()
-        self.order = torch.from_numpy(cKDTree(raw).indices)  # (N,) the caller's row of each of ours
+        self.order = torch.from_numpy(
+            build_tree(raw).indices
+        )  # (N,) the caller's row of each of ours
         self.x = torch.from_numpy(raw)[self.order]  # (N, 3)
         self.columns = self.x.T.contiguous()  # (3, N)
-        self.tree = cKDTree(self.x.numpy())
+        self.tree = build_tree(self.x.numpy())
         # Differences of coordinates below the rounding of the caller's dtype mean nothing.
         self.floor = torch.finfo(pos.dtype).eps * self.x.abs().amax(1)  # (N,)
 
@@ -167,7 +165,7 @@ class Neighbors:
         def make(_worker: int) -> Callable[[int], None]:
             def chunk(first: int) -> None:
                 here = rows[first : first + step]
-                found = self.tree.query(self.x[here].numpy(), k)[1].reshape(len(here), k)
+                found = query(self.tree, self.x[here].numpy(), k, workers=1)[1]
                 out[slot[first : first + step]] = work(here, torch.from_numpy(found))
 
             return chunk
@@ -231,61 +229,6 @@ def _products(x: Tensor, y: Tensor, z: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(x, x), (y, y), (z, z), (x, y), (x, z), (y, z)]
 
 
-def least_direction(
-    covariance: Tensor,  # (6, m) float64
-    floor: Tensor,  # (m,) lengths that are no more than rounding
-) -> Tensor:  # (m, 3)
-    r"""The unit eigenvector of the least eigenvalue of symmetric matrices, in closed form.
-
-    .. math:: \lambda_k = q + 2 p \cos(\phi + 2 \pi k / 3), \qquad
-              q = \tfrac13 \mathrm{tr}\, C, \quad p^2 = \tfrac16 |C - qI|^2, \quad
-              \cos 3 \phi = \tfrac{1}{2 p^3} \det(C - qI)
-
-    and the vector as the longest column of the cofactors of :math:`C - \lambda I`. Where two
-    eigenvalues are so close that this loses digits, LAPACK decides; where there is nothing to
-    decide, the fixed directions at the top of this file do.
-
-    Shapes:
-        - covariance: (6, m), its xx, yy, zz, xy, xz and yz
-        - floor: (m,)
-        - output: (m, 3)
-    """
-    q = covariance[:3].mean(0)  # (m,)
-    about = torch.cat((covariance[:3] - q, covariance[3:]))
-    p = ((about[:3].square().sum(0) + 2 * about[3:].square().sum(0)) / 6).sqrt()
-    cofactor = adjugate(about)
-    det = about[0] * cofactor[0] + about[3] * cofactor[3] + about[4] * cofactor[4]
-    phi = (det / (2 * p**3)).nan_to_num(0.0).clamp(-1, 1).acos() / 3
-    large, least, middle = (q + 2 * p * (phi + turn * torch.pi / 3).cos() for turn in (0, 2, 4))
-    xx, yy, zz, xy, xz, yz = adjugate(torch.cat((covariance[:3] - least, covariance[3:])))
-    columns = torch.stack((xx, xy, xz, xy, yy, yz, xz, yz, zz), -1).view(-1, 3, 3)
-    longest = torch.stack((xx, yy, zz)).argmax(0)  # of a multiple of v v^T
-    normal = columns[torch.arange(len(q)), longest]
-    unclear = (middle - least <= _CLOSE * large) | (middle <= floor.square())
-    if bool(unclear.any()):
-        normal[unclear] = _careful(covariance[:, unclear], floor[unclear])
-    return torch.nn.functional.normalize(normal, dim=-1, eps=0.0)
-
-
-def _careful(covariance: Tensor, floor: Tensor) -> Tensor:  # (6, m), (m,) -> (m, 3)
-    square = covariance[[0, 3, 4, 3, 1, 5, 4, 5, 2]].T.reshape(-1, 3, 3)
-    value, vector = torch.linalg.eigh(square)
-    least = floor.square()
-    line = value[:, 1] <= torch.maximum(_THIN**2 * value[:, 2], least)
-    place = value[:, 2] <= least
-    normal = torch.where(line[:, None], _across(vector[:, :, 2]), vector[:, :, 0])
-    return torch.where(place[:, None], normal.new_tensor([0.0, 0.0, 1.0]), normal)
-
-
-def _across(line: Tensor) -> Tensor:  # (m, 3) unit -> (m, 3) unit
-    """Of the directions orthogonal to a line the one nearest to +z, or to +x if it is vertical."""
-    x, _, z = torch.eye(3, dtype=line.dtype)
-    toward = torch.where((line[:, 2:].abs() < 1 - _THIN), z, x)
-    return torch.nn.functional.normalize(
-        toward - (toward * line).sum(-1, keepdim=True) * line, dim=-1
-    )
-
-
 def frame(normal: Tensor) -> Tensor:  # (m, 3) -> (m, 3, 3)
     """Two tangents and the normal, as columns: an orthonormal right-handed frame.
 
@@ -324,7 +267,9 @@ def _jet(
     if order == 1:
         return torch.where(wide[:, None], torch.cat((found, flat[:, 3:]), -1), flat)
     second = torch.stack((2 * c[:, 3], c[:, 4], 2 * c[:, 5]), -1) / size[:, None]
-    return torch.where(wide[:, None], torch.cat((found, bending(c[:, 1:3], second)), -1), flat)
+    return torch.where(
+        wide[:, None], torch.cat((found, graph_curvatures(c[:, 1:3], second)), -1), flat
+    )
 
 
 def _wide(u: Tensor, v: Tensor, floor: Tensor) -> Tensor:  # (m, k), (m, k), (m,) -> (m,)
@@ -332,7 +277,7 @@ def _wide(u: Tensor, v: Tensor, floor: Tensor) -> Tensor:  # (m, k), (m, k), (m,
     uu, vv, uv = ((s * t).mean(1) - s.mean(1) * t.mean(1) for s, t in ((u, u), (v, v), (u, v)))
     # The smaller eigenvalue as a product over the larger: a difference would lose its digits.
     large = (uu + vv) / 2 + torch.hypot((uu - vv) / 2, uv)
-    return (uu * vv - uv * uv) > large * torch.maximum(_THIN**2 * large, floor.square())
+    return (uu * vv - uv * uv) > large * torch.maximum(THIN**2 * large, floor.square())
 
 
 def _monomials(u: Tensor, v: Tensor, order: int) -> list[Tensor]:
@@ -357,7 +302,7 @@ def _solve(rows: Tensor) -> Tensor:  # (m, c + 1, k) -> (m, c)
     return torch.cholesky_solve(right, factor).squeeze(-1)
 
 
-def bending(
+def graph_curvatures(
     first: Tensor,  # (m, 2) z_u, z_v
     second: Tensor,  # (m, 3) z_uu, z_uv, z_vv
 ) -> Tensor:  # (m, 2)

@@ -22,16 +22,16 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
+from veckm.knn import build_tree, query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.classical import bending, check_cloud, check_k, frame
+from veckm.tasks.normals.classical import check_cloud, check_k, frame, graph_curvatures
 from veckm.tasks.normals.eigen import adjugate, trace
-from veckm.tasks.normals.frame import hashed, untied
+from veckm.tasks.normals.stats import break_ties, hash_cells, thinned
 
 #: Neighborhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
-NEIGHBORS, _LEVELS = 24, 3
+NEIGHBORS, LEVELS = 24, 3
 #: Agreement: this many standard errors.
 _ERRORS = 3.0
 #: Rounds that find the noise of heights and normals.
@@ -108,7 +108,7 @@ def principal_curvatures(
     check_cloud(normal, "normal")
     if normal.shape != pos.shape:
         raise ValueError(
-            f"normal must have shape {tuple(pos.shape)}, one a point, got {tuple(normal.shape)}"
+            f"normal must have shape {tuple(pos.shape)}, one per point, got {tuple(normal.shape)}"
         )
     if len(pos) < 3:
         return pos.new_zeros(len(pos), 2)
@@ -118,21 +118,21 @@ def principal_curvatures(
     if neighbors is not None:
         near = _known(neighbors, len(x))
         width = near.shape[-1]
-        bent = _everywhere(x, n, every, lambda here: list(near[here].long().unbind(1)), width)
-        return bent.to(pos)
-    k, levels = (NEIGHBORS, _LEVELS) if k is None else (k, 1)
+        found = _everywhere(x, n, every, lambda here: list(near[here].long().unbind(1)), width)
+        return found.to(pos)
+    k, levels = (NEIGHBORS, LEVELS) if k is None else (k, 1)
     k = check_k(k, len(x))
     # In the order of the leaves of a tree what is near in space is near in memory.
-    order = cKDTree(x.numpy()).indices
+    order = build_tree(x.numpy()).indices
     found = torch.empty(len(x), 2, dtype=torch.float64)
     x, n = x[order], n[order]
     low = x.numpy().min(0)
-    sets = Sets(x.numpy(), order, low, float((x.numpy() - low).max()), k, levels)
+    sets = Neighborhoods(x.numpy(), order, low, float((x.numpy() - low).max()), k, levels)
     found[order] = _everywhere(x, n, every, sets.near, k)
     return found.to(pos)
 
 
-class Sets:
+class Neighborhoods:
     """The neighborhoods that are tried, of a cloud or of a part of it.
 
     Who is in a level depends on the place in the box of the whole cloud, and not on the row: a
@@ -146,36 +146,27 @@ class Sets:
         low: np.ndarray,  # (3,) of the box of the whole cloud
         extent: float,  # its longest side
         k: int = NEIGHBORS,
-        levels: int = _LEVELS,
+        levels: int = LEVELS,
     ) -> None:
-        self.k = k
+        self.k, self._levels = k, levels
         off, extent = x - low, max(extent, 1e-300)
-        self._moved = untied(off, ids, _UNIT * extent)
-        rank = hashed(np.floor(off / extent * 4096).astype(np.int64))
-        members = [_members(rank, level) for level in range(levels)]
-        self._trees = [(m, cKDTree(self._moved[m])) for m in members if len(m) >= k]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every level has so many points that it can be tried."""
-        return len(self._trees) == _LEVELS
+        self._moved = break_ties(off, ids, _UNIT * extent)
+        rank = hash_cells(np.floor(off / extent * 4096).astype(np.int64))
+        members = [thinned(rank, level) for level in range(levels)]
+        self._trees = [(m, build_tree(self._moved[m])) for m in members if len(m) >= k]
 
     def near(self, here: Tensor) -> list[Tensor]:  # (m,) -> S times (m, K)
         """The k nearest of each level that has so many."""
-        return [torch.from_numpy(rows) for _, rows in self.query(here.numpy())]
+        at = self._moved[here.numpy()]
+        found = [members[query(tree, at, self.k, workers=1)[1]] for members, tree in self._trees]
+        return [torch.from_numpy(rows) for rows in found]
 
-    def query(self, here: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each level the distances (m, K) of the nearest, and their rows (m, K)."""
-        at, each = self._moved[here], np.arange(1, self.k + 1)
-        found = [(members, tree.query(at, each)) for members, tree in self._trees]
-        return [(far, members[near]) for members, (far, near) in found]
-
-
-def _members(rank: np.ndarray, level: int) -> np.ndarray:  # (N,) -> rows
-    """About one point in 4^level."""
-    if level == 0:
-        return np.arange(len(rank))
-    return np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
+    def reach(self, rows: np.ndarray) -> np.ndarray:  # (m,) -> (m,)
+        """How far the largest neighborhood of each row reaches; infinite if a level is missing."""
+        if len(self._trees) < self._levels:
+            return np.full(len(rows), np.inf)
+        distance, _ = query(self._trees[-1][1], self._moved[rows], self.k)
+        return distance[:, -1]
 
 
 @one_thread()
@@ -183,19 +174,11 @@ def part_curvatures(
     pos: np.ndarray,  # (N, 3) float64
     normal: np.ndarray,  # (N, 3)
     rows: np.ndarray,  # (m,)
-    sets: Sets,
-) -> tuple[np.ndarray, np.ndarray]:  # (m, 2) float64, (m,) float64
-    """:func:`principal_curvatures` of some points, and how far away the farthest neighbor is."""
-    x = torch.from_numpy(pos)
+    sets: Neighborhoods,
+) -> np.ndarray:  # (m, 2) float64
+    """:func:`principal_curvatures` at some points of a part of a cloud."""
     n = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
-    reach = np.empty(len(pos))
-
-    def near(here: Tensor) -> list[Tensor]:
-        found = sets.query(here.numpy())
-        reach[here.numpy()] = found[-1][0][:, -1]
-        return [torch.from_numpy(rows) for _, rows in found]
-
-    return _everywhere(x, n, torch.from_numpy(rows), near, sets.k).numpy(), reach[rows]
+    return _everywhere(torch.from_numpy(pos), n, torch.from_numpy(rows), sets.near, sets.k).numpy()
 
 
 def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
@@ -254,7 +237,7 @@ def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m,
             agreed &= off <= _ERRORS * smaller[2]
         first = torch.where(agreed, fits[s][0], first)
         second = torch.where(agreed, fits[s][1], second)
-    return bending(first.T, second.T)
+    return graph_curvatures(first.T, second.T)
 
 
 def _noise(

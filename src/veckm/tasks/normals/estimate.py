@@ -10,6 +10,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -18,24 +19,25 @@ from veckm.engines.curve import curve_order
 from veckm.inputs import as_points, check_points
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.curvature import principal_curvatures
-from veckm.tasks.normals.free import moment_normals
-from veckm.tasks.normals.levels import make_levels
 from veckm.tasks.normals.network import NormalNet
-from veckm.tasks.normals.orient import orient as turn
+from veckm.tasks.normals.orient import Orientation
+from veckm.tasks.normals.orient import orient as orient_normals
+from veckm.tasks.normals.pyramid import Subsets
+from veckm.tasks.normals.stats import GlobalStats, stats_of
+from veckm.tasks.normals.untrained import moment_normals, window_reach
 
 Method = Literal["network", "moments"]
-Orientation = Literal["none", "viewpoint", "up", "consistent"]
 
 _WEIGHTS = "normals"
 #: Up to this many points the parts of one cloud are too small to be shared among workers.
 _SMALL = 8192
-#: The root mean square angle of a guess among all directions is about this many degrees.
-GUESS = 60.0
+#: The root mean square angle between random directions is about this many degrees.
+_GUESS = 60.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known about the surface at every point; leading shape as that of the points."""
+    """The surface at every point; leading shape as that of the points."""
 
     normal: Tensor  # (..., 3) unit
     error: Tensor  # (...,) the angle error to expect, in degrees
@@ -84,16 +86,20 @@ def estimate(
     method: Method = "network",
     net: NormalNet | None = None,
 ) -> Estimate:
-    """Normals with the error to expect, and curvature if asked for.
+    """Normals with their expected error, and curvature if asked for.
 
-    Scales come from the cloud's own density. Fewer than three points, or points on a line, have no
-    plane: their normal is a fixed unit vector (across the line), with an expected error of 60
-    degrees, that of a guess. Exact duplicates are neighbors like any others.
+    Scales come from the density of the cloud. Fewer than three points, or points on a line, have no
+    plane: their normal is a fixed unit vector (across the line), with the expected error of a
+    random guess, 60 degrees. Exact duplicates are neighbors like any others.
+
+    :class:`veckm.scan.Normals` is the same for files larger than memory.
 
     Args:
-        orient: which of the two directions: "none" leaves it open, "viewpoint" looks towards
-            `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbors and points out of
-            closed surfaces.
+        orient: which of the two directions: "none" leaves the sign arbitrary, "viewpoint" points
+            towards `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbors and points
+            out of closed surfaces.
+        viewpoint: position of the scanner, for "viewpoint".
+        curvature: principal curvatures as well.
         method: "network", or "moments" for the estimator without training.
         net: your own network instead of the one that comes with the package.
     """
@@ -115,11 +121,11 @@ def estimate(
     if not parts:
         empty = pos.new_zeros(*lead, 3)
         return Estimate(empty, empty[..., 0], empty[..., :2] if curvature else None)
-    bends = [p.curvature for p in parts if p.curvature is not None]
+    curvatures = [p.curvature for p in parts if p.curvature is not None]
     return Estimate(
         torch.cat([p.normal for p in parts]).view(*lead, 3),
         torch.cat([p.error for p in parts]).view(lead),
-        torch.cat(bends).view(*lead, 2) if bends else None,
+        torch.cat(curvatures).view(*lead, 2) if curvatures else None,
     )
 
 
@@ -142,40 +148,71 @@ def _each(clouds: Sequence[Tensor], single: Callable[[Tensor], Estimate]) -> lis
 
 
 def _single(
-    pos: Tensor,
+    pos: Tensor,  # (N, 3), N >= 1
     orient: Orientation,
     viewpoint: Tensor | None,
     curvature: bool,
     method: Method,
     net: NormalNet | None,
 ) -> Estimate:
-    if method == "moments":
-        normal, error = moment_normals(pos)
-    else:
-        order = curve_order(pos.cpu())  # neighbors are then near in memory too
-        answer = (net or shipped())(make_levels(pos.cpu()[order], order))
-        normal, error = torch.empty_like(answer.normal), torch.empty_like(answer.error)
-        normal[order], error[order] = answer.normal, answer.error
-    if _on_a_line(pos):
-        error = torch.full_like(error, GUESS)
+    """One cloud in memory: a part that is the whole."""
+    order = curve_order(pos.cpu())  # neighbors are then near in memory too
+    stats = stats_of(pos)
+    x = stats.scaled(pos.detach().cpu()[order].double().numpy())
+    part = PartEstimator(x, order.numpy(), stats, method, net)
+    found = part.estimate(np.arange(len(x)))
+    normal, error = torch.empty_like(found[0]), torch.empty_like(found[1])
+    normal[order], error[order] = found
     if orient != "none":
-        normal = turn(pos, normal, orient, viewpoint=viewpoint)
-    bend = principal_curvatures(pos, normal) if curvature else None
-    return Estimate(normal.to(pos), error.to(pos), None if bend is None else bend.to(pos))
+        normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
+    curved = principal_curvatures(pos, normal) if curvature else None
+    return Estimate(normal.to(pos), error.to(pos), None if curved is None else curved.to(pos))
 
 
-def _on_a_line(pos: Tensor) -> bool:  # (N, 3)
-    """Whether the cloud has no plane at all: all points on one line or spot, but for rounding."""
-    x = pos.detach().double()
-    off = x - x.mean(0)
-    rounding = torch.finfo(pos.dtype).eps * float(x.abs().amax())
-    return no_plane(off.t() @ off / len(x), rounding)
+class PartEstimator:
+    """Normals at some points of a cloud, given the points around them: in memory all points, in
+    tiles those of the tile and its halo."""
 
+    def __init__(
+        self,
+        x: np.ndarray,  # (N, 3) float64
+        ids: np.ndarray,  # (N,)
+        stats: GlobalStats,
+        method: Method = "network",
+        net: NormalNet | None = None,
+    ) -> None:
+        """
+        Args:
+            x: the points that are loaded, scaled by the statistics of the whole cloud.
+            ids: the number of each point in the whole cloud.
+            stats: of the whole cloud.
+            method: as for :func:`estimate`.
+            net: the network; the one that comes with the package by default.
+        """
+        self.x, self.stats = x, stats
+        self.net = None if method == "moments" else net or shipped()
+        self.subsets = Subsets(x, ids)
 
-def no_plane(covariance: Tensor, rounding: float) -> bool:  # (3, 3)
-    """Whether points of this covariance lie on a line, but for rounding."""
-    spread = torch.linalg.eigvalsh(covariance).clamp_min(0).sqrt()
-    return float(spread[1]) <= max(4 * rounding, 1e-7 * float(spread[2]))
+    def reach(self, rows: np.ndarray) -> np.ndarray:  # (n,) -> (n,)
+        """How far from each row its estimate depends on other points, in spacings.
+
+        Infinite where the points that are loaded are too few to tell.
+        """
+        if self.net is None:
+            return np.full(len(rows), window_reach())
+        if not self.subsets.complete and len(self.x) < self.stats.count:
+            return np.full(len(rows), np.inf)
+        return self.subsets.reach(rows, len(self.net.stages))
+
+    def estimate(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:  # (n, 3), (n,)
+        """Unit normals of arbitrary sign, and their expected errors in degrees."""
+        if self.net is None:
+            normal, error = moment_normals(self.x, rows)
+        else:
+            needed = self.subsets.dependencies(rows, len(self.net.stages))
+            found = self.net(self.subsets.pyramid(needed), needed.stages)
+            normal, error = found.normal[rows], found.error[rows]
+        return normal, torch.full_like(error, _GUESS) if self.stats.collinear else error
 
 
 @lru_cache(maxsize=1)

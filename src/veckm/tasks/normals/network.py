@@ -1,15 +1,15 @@
 """The trained estimator: weigh the neighbors of all levels, fit a plane, let normals vote.
 
-One stage reads, for every neighbor, where it lies and how its normal leans, both seen from the
-normal that the point has so far: numbers that do not change when the cloud is turned. It answers
-with a weight for each neighbor. A plane through the weighted neighbors, the normals of the
-neighbors and the point's own normals of all levels then vote:
+A stage reads invariants of every neighbor: where it lies and how its normal leans, both relative to
+the normal of the point so far. They do not change when the cloud is rotated. The stage computes a
+weight for each neighbor. A plane through the weighted neighbors, the normals of the neighbors and
+the point's own normals of all levels then vote:
 
     T = sum_e v_e n_e n_e^T,        normal = the dominant eigenvector of T.
 
-Weights of invariants on vectors: the answer turns with the cloud, by construction. The next stage
-sees the answers of this one at the neighbors, and so looks farther. Every stage also says what
-angle error it expects.
+Weights depend on invariants only, so the normal rotates with the cloud by construction. The next
+stage reads the output of this one at the neighbors, and so sees farther. Every stage also predicts
+its angle error.
 
 Channels come first and points last, (C, L, K, B): sums over neighbors and products with weights
 are then long vector operations.
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -30,37 +31,45 @@ from torch.nn import functional
 from veckm.data.sampling import Seed, make_generator
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
-from veckm.tasks.normals.levels import HEIGHT, LEVELS, NEIGHBORS, NORMAL, PLACE, ROUGH, Levels
+from veckm.tasks.normals.pyramid import (
+    HEIGHT,
+    LEVELS,
+    NEIGHBORS,
+    NORMAL,
+    POSITION,
+    ROUGHNESS,
+    Pyramid,
+)
 
 #: Points whose neighbors are read together: what a stage holds of them stays in the cache.
 _ROWS = 1024
-#: Points that are concluded about together.
-_CONCLUDED = 4096
+#: Points whose eigenvectors are computed together.
+_PREDICTED = 4096
 #: Invariants of a neighbor, and of the point itself.
 EDGE = 9
 POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
-#: The expected error is counted in this many degrees.
+#: The unit of the predicted error, in degrees.
 _DEGREES = 5.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a stage says about points."""
+class StageOutput:
+    """Predictions of a stage for N points."""
 
     normal: Tensor  # (N, 3) unit
     plane: Tensor  # (N, 3) unit: that of the weighted plane alone
     error: Tensor  # (N,) the expected angle error, in degrees
 
     @cached_property
-    def spoken(self) -> Tensor:
-        """(N, 4): the normal, and the logarithm of the error."""
-        doubt = (self.error.clamp(0.05, 90.0) / _DEGREES).log()
-        return torch.cat([self.normal, doubt[:, None]], 1)
+    def table(self) -> Tensor:
+        """(N, 4), what the next stage reads: the normal, and the logarithm of the error."""
+        error = (self.error.clamp(0.05, 90.0) / _DEGREES).log()
+        return torch.cat([self.normal, error[:, None]], 1)
 
 
 @dataclass(frozen=True)
-class View:
-    """The neighborhoods of some points, as a stage sees them."""
+class StageInput:
+    """The neighborhoods of B points."""
 
     edge: Tensor  # (L, EDGE, K, B) invariants of each neighbor
     point: Tensor  # (POINT, B) invariants of the point itself
@@ -70,8 +79,8 @@ class View:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What is left of the neighbors: a few numbers a point, points last."""
+class Summary:
+    """What remains of the neighbors: a few numbers per point, points last."""
 
     spread: Tensor  # (6, B) covariance of the weighted neighbors
     votes: Tensor  # (6, B) sum of v n n^T over all normals but that of the plane
@@ -79,84 +88,84 @@ class Reading:
     context: Tensor  # (C, B)
 
 
-Part = TypeVar("Part", View, Reading)
+Part = TypeVar("Part", StageInput, Summary)
 
 
 def join(parts: Sequence[Part]) -> Part:
-    """One view, or one reading, of the points of all."""
+    """Inputs, or summaries, of several sets of points as one."""
     kind = type(parts[0])
     names = kind.__dataclass_fields__
     return kind(**{name: torch.cat([getattr(p, name) for p in parts], -1) for name in names})
 
 
-def look(levels: Levels, rows: Tensor, said: Answer | None) -> View:
-    """The view of the points `rows` (B,), given what the stage before said of all points.
+def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: StageOutput | None) -> StageInput:
+    """The input of a stage at the points `rows` (B,), given the previous stage at all points.
 
-    The first stage sees each level from the level's own normal, the others from the normal so far.
+    The first stage takes each level's own normal as reference, the others the normal so far.
     """
     count = len(rows)
-    index = levels.index.index_select(0, rows).permute(1, 2, 0).long().contiguous()  # (L, K, B)
-    step = torch.arange(LEVELS, device=index.device)[:, None, None]
-    seen = levels.table.view(-1, 8).index_select(0, (index * LEVELS + step).view(-1))
+    index = pyramid.index.index_select(0, rows).permute(1, 2, 0).long().contiguous()  # (L, K, B)
+    level = torch.arange(LEVELS, device=index.device)[:, None, None]
+    seen = pyramid.table.view(-1, 8).index_select(0, (index * LEVELS + level).view(-1))
     seen = seen.t().reshape(8, LEVELS, NEIGHBORS, count)
-    mine = levels.table.index_select(0, rows).permute(2, 1, 0).contiguous()  # (8, L, B)
-    radius = levels.radius.index_select(0, rows).t().contiguous()  # (L, B)
+    mine = pyramid.table.index_select(0, rows).permute(2, 1, 0).contiguous()  # (8, L, B)
+    radius = pyramid.radius.index_select(0, rows).t().contiguous()  # (L, B)
     own, theirs = mine[NORMAL], seen[NORMAL]  # (3, L, B), (3, L, K, B)
-    if said is None:
-        ahead, votes, doubt, before = own, theirs, seen[ROUGH], mine[ROUGH, 0]
-        options, reference = own, own[:, 1]
+    if previous is None:
+        reference, votes, error, own_error = own, theirs, seen[ROUGHNESS], mine[ROUGHNESS, 0]
+        options, best = own, own[:, 1]
     else:
-        spoken = said.spoken
-        heard = spoken.index_select(0, index.view(-1)).t().reshape(4, LEVELS, NEIGHBORS, count)
-        mine_so_far = spoken.index_select(0, rows).t()
-        reference, before = mine_so_far[:3], mine_so_far[3]
-        votes, doubt = heard[:3], heard[3]
-        ahead = reference[:, None].expand(-1, LEVELS, -1)
-        options = torch.cat([own, reference[:, None]], 1)
-    offset = seen[PLACE] - mine[PLACE, :1, None]
-    edge, middle = _edges(offset / radius[:, None], ahead[:, :, None], votes, theirs)
-    edge[:, 6], edge[:, 7] = doubt, seen[ROUGH]
+        table = previous.table
+        there = table.index_select(0, index.view(-1)).t().reshape(4, LEVELS, NEIGHBORS, count)
+        here = table.index_select(0, rows).t()
+        best, own_error = here[:3], here[3]
+        votes, error = there[:3], there[3]
+        reference = best[:, None].expand(-1, LEVELS, -1)
+        options = torch.cat([own, best[:, None]], 1)
+    offset = seen[POSITION] - mine[POSITION, :1, None]
+    edge, middle = _edges(offset / radius[:, None], reference[:, :, None], votes, theirs)
+    edge[:, 6], edge[:, 7] = error, seen[ROUGHNESS]
     i, j = torch.triu_indices(LEVELS, LEVELS, 1)
     point = torch.cat(
         (
-            mine[ROUGH],
+            mine[ROUGHNESS],
             mine[HEIGHT].abs(),
             middle.abs(),
-            eigen.dot(own, reference[:, None]).abs(),
+            eigen.dot(own, best[:, None]).abs(),
             eigen.dot(own[:, i], own[:, j]).abs(),
-            before[None],
+            own_error[None],
         )
     )
-    return View(edge, point, offset / radius[1], votes, options)
+    return StageInput(edge, point, offset / radius[1], votes, options)
 
 
 def _edges(
     u: Tensor,  # (3, L, K, B) from the point to each neighbor, in radii of the level
-    ahead: Tensor,  # (3, L, 1, B) the normal that it is seen from
+    reference: Tensor,  # (3, L, 1, B) normal that heights are measured along
     votes: Tensor,  # (3, L, K, B) normals of the neighbors so far
     theirs: Tensor,  # (3, L, K, B) normals of the neighbors at the level
 ) -> tuple[Tensor, Tensor]:  # (L, EDGE, K, B), (L, B)
-    """Invariants of the neighbors, numbers 6 and 7 left open, and their mean height.
+    """Invariants of the neighbors, except numbers 6 and 7, and their mean height.
 
-    They are written in place, for nothing of them is learned.
+    Written in place: no gradient passes through them.
     """
     edge = u.new_empty(LEVELS, EDGE, *u.shape[2:])
-    h = eigen.dot(u, ahead)
+    h = eigen.dot(u, reference)
     middle = h.mean(1)
-    side = torch.where(middle < 0, -1.0, 1.0)[:, None]  # which way the surface bends
-    lean = eigen.dot(votes, ahead)
+    side = torch.where(middle < 0, -1.0, 1.0)[:, None]  # which way the surface curves
+    lean = eigen.dot(votes, reference)
     torch.mul(h, side, out=edge[:, 0])
     torch.mul(h, h, out=edge[:, 1]).mul_(4)
     edge[:, 2] = eigen.dot(u, u)
     torch.sqrt(edge[:, 2], out=edge[:, 3])
     torch.abs(lean, out=edge[:, 4])
     torch.mul(eigen.dot(votes, u), torch.where(lean < 0, -side, side), out=edge[:, 5])
-    torch.abs(eigen.dot(theirs, ahead), out=edge[:, 8])
+    torch.abs(eigen.dot(theirs, reference), out=edge[:, 8])
     return edge, middle
 
 
 def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
-    """With torch's own first weights, but drawn from the generator."""
+    """A layer with the initial weights of torch, drawn from the generator."""
     layer = nn.utils.skip_init(nn.Linear, size, out)
     for value in layer.parameters():
         nn.init.uniform_(value, -(size**-0.5), size**-0.5, generator=generator)
@@ -165,15 +174,15 @@ def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
 
 
 class Stage(nn.Module):
-    """Neighbors -> weights -> a normal and its expected error."""
+    """From neighbors to weights, and from these to a normal and its expected error."""
 
     def __init__(self, options: int, hidden: int, context: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.inner = nn.Parameter(torch.empty(LEVELS, hidden, EDGE))
-        self.inner_bias = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
-        self.outer = nn.Parameter(torch.empty(LEVELS, hidden, hidden))
-        self.weigh = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
-        for weight in (self.inner, self.outer):
+        self.layer1 = nn.Parameter(torch.empty(LEVELS, hidden, EDGE))
+        self.bias1 = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
+        self.layer2 = nn.Parameter(torch.empty(LEVELS, hidden, hidden))
+        self.logits = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
+        for weight in (self.layer1, self.layer2):
             nn.init.normal_(weight, std=math.sqrt(2 / weight.shape[2]), generator=generator)
         self.context = nn.Sequential(
             _linear(2 * LEVELS * hidden + POINT, context, generator),
@@ -181,46 +190,46 @@ class Stage(nn.Module):
             _linear(context, context, generator),
             nn.ReLU(),
         )
-        self.bias = _linear(context, LEVELS * hidden, generator)
-        self.level = _linear(context, 2 * LEVELS, generator)
-        self.choose = _linear(context, options + 1, generator)
-        self.doubt = nn.Sequential(
+        self.context_bias = _linear(context, LEVELS * hidden, generator)
+        self.level_logits = _linear(context, 2 * LEVELS, generator)
+        self.option_logits = _linear(context, options + 1, generator)
+        self.error_head = nn.Sequential(
             _linear(context + 2, 32, generator), nn.ReLU(), _linear(32, 1, generator)
         )
-        for zero in (self.level.weight, self.level.bias):
+        for zero in (self.level_logits.weight, self.level_logits.bias):
             nn.init.zeros_(zero)
 
-    def forward(self, view: View) -> Answer:
-        """Views of B points."""
-        return self.conclude(self.read(view))
+    def forward(self, inputs: StageInput) -> StageOutput:
+        """Inputs of B points to predictions for them."""
+        return self.predict(self.summarize(inputs))
 
-    def read(self, view: View) -> Reading:
-        """The neighbors: all that is many times as large as the answer."""
-        L, _, K, B = view.edge.shape
-        edge = view.edge.reshape(L, EDGE, K * B)
-        h = functional.relu(torch.baddbmm(self.inner_bias, self.inner, edge), inplace=True)
-        c = self.context(torch.cat((self._pool(h.view(L, -1, K, B)), view.point)).t())  # (B, C)
-        z = torch.bmm(self.outer, h).view(L, -1, K, B)
-        z += self.bias(c).t().reshape(L, -1, 1, B)
+    def summarize(self, inputs: StageInput) -> Summary:
+        """Weigh the neighbors: all that is many times as large as the output."""
+        L, _, K, B = inputs.edge.shape
+        edge = inputs.edge.reshape(L, EDGE, K * B)
+        h = functional.relu(torch.baddbmm(self.bias1, self.layer1, edge), inplace=True)
+        c = self.context(torch.cat((self._pool(h.view(L, -1, K, B)), inputs.point)).t())  # (B, C)
+        z = torch.bmm(self.layer2, h).view(L, -1, K, B)
+        z += self.context_bias(c).t().reshape(L, -1, 1, B)
         z = functional.relu(z, inplace=True)
-        logits = torch.bmm(self.weigh, z.view(L, -1, K * B)).view(L, 2, K, B)
-        logits = logits + self.level(c).t().reshape(L, 2, 1, B)
+        logits = torch.bmm(self.logits, z.view(L, -1, K * B)).view(L, 2, K, B)
+        logits = logits + self.level_logits(c).t().reshape(L, 2, 1, B)
         logits = logits.transpose(0, 1).reshape(2, L * K, B)
-        spread = _spread(view.offset.reshape(3, L * K, B), logits[0].softmax(0))
-        v = torch.cat((logits[1], self.choose(c).t() + math.log(K))).softmax(0)  # (E, B)
-        n = torch.cat((view.votes.reshape(3, L * K, B), view.own), 1)
-        return Reading(spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1], c.t())
+        spread = _spread(inputs.offset.reshape(3, L * K, B), logits[0].softmax(0))
+        v = torch.cat((logits[1], self.option_logits(c).t() + math.log(K))).softmax(0)  # (E, B)
+        n = torch.cat((inputs.votes.reshape(3, L * K, B), inputs.own), 1)
+        return Summary(spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1], c.t())
 
-    def conclude(self, reading: Reading) -> Answer:
+    def predict(self, summary: Summary) -> StageOutput:
         """Eigenvectors and the expected error, of any number of points at once."""
-        plane = eigen.smallest(reading.spread)  # (3, B)
-        T = reading.votes + eigen.outer(plane) * reading.share  # (6, B)
+        plane = eigen.smallest(summary.spread)  # (3, B)
+        T = summary.votes + eigen.outer(plane) * summary.share  # (6, B)
         normal = eigen.dominant(T)
         agreement = eigen.dot(eigen.times(T, normal), normal)
         same = eigen.dot(normal, plane).abs()
-        known = torch.cat((reading.context, agreement[None], same[None])).t().detach()
-        error = _DEGREES * self.doubt(known)[:, 0].clamp(-6.0, 3.0).exp()
-        return Answer(normal.t(), plane.t(), error)
+        known = torch.cat((summary.context, agreement[None], same[None])).t().detach()
+        error = _DEGREES * self.error_head(known)[:, 0].clamp(-6.0, 3.0).exp()
+        return StageOutput(normal.t(), plane.t(), error)
 
     @staticmethod
     def _pool(h: Tensor) -> Tensor:  # (L, H, K, B) -> (2 L H, B)
@@ -236,30 +245,31 @@ def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B
 
 
 @one_thread()
-def answers(
-    stage: Stage, levels: Levels, said: Answer | None, rows: Tensor | None = None
-) -> Answer:
-    """What a stage says of all points of a cloud, given what the stage before said.
+def run_stage(
+    stage: Stage, pyramid: Pyramid, previous: StageOutput | None, rows: Tensor | None = None
+) -> StageOutput:
+    """A stage at all points of a cloud, given the output of the previous one.
 
-    With `rows` (n,) of those only; the other rows of the answer mean nothing.
+    With `rows` (n,) at those only; the other rows of the output are undefined.
 
-    Neighbors are read in small parts that stay in the cache; what is left of them, a few numbers
-    a point, is concluded from in large ones, for eigenvectors take many short operations.
+    Neighbors are summarized in small parts that stay in the cache; the summaries, a few numbers per
+    point, are processed in large ones, because eigenvectors take many short operations.
     """
-    size, like = len(levels), levels.radius
-    out = Answer(like.new_empty(size, 3), like.new_empty(size, 3), like.new_empty(size))
+    size, like = len(pyramid), pyramid.radius
+    out = StageOutput(like.new_empty(size, 3), like.new_empty(size, 3), like.new_empty(size))
     asked = torch.arange(size) if rows is None else rows
     n = len(asked)
-    if said is not None:
-        _ = said.spoken  # made once, before the workers ask for it
+    if previous is not None:
+        _ = previous.table  # computed once, before the workers read it
 
     def work(rows: Tensor) -> None:
-        read = [stage.read(look(levels, part, said)) for part in rows.split(_ROWS)]
-        answer = stage.conclude(join(read))
-        out.normal[rows], out.plane[rows] = answer.normal, answer.plane
-        out.error[rows] = answer.error
+        parts = rows.split(_ROWS)
+        summaries = [stage.summarize(gather_inputs(pyramid, part, previous)) for part in parts]
+        found = stage.predict(join(summaries))
+        out.normal[rows], out.plane[rows] = found.normal, found.plane
+        out.error[rows] = found.error
 
-    large = asked.split(_CONCLUDED) if n else ()
+    large = asked.split(_PREDICTED) if n else ()
     with torch.no_grad():
         share(large, lambda _: work, workers(like.device, 4 * len(large)))
     return out
@@ -284,14 +294,14 @@ class NormalNet(nn.Module):
         assert isinstance(stage, Stage)
         return stage
 
-    def forward(self, levels: Levels, rows: Sequence[Tensor] | None = None) -> Answer:
+    def forward(self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None) -> StageOutput:
         """Normals and expected errors of all points, without a graph.
 
-        With `rows` each stage answers for its own (n,) only: those that the next stage looks at.
+        With `rows` each stage is run at its own (n,) only: those that the next stage reads.
         """
-        said = None
+        previous = None
         for number in range(len(self.stages)):
-            asked = None if rows is None else rows[number]
-            said = answers(self.stage(number), levels, said, asked)
-        assert said is not None
-        return said
+            asked = None if rows is None else torch.from_numpy(rows[number])
+            previous = run_stage(self.stage(number), pyramid, previous, asked)
+        assert previous is not None
+        return previous

@@ -1,9 +1,9 @@
-"""Training of the normal network: stage after stage, each on the answers of the one before.
+"""Training of the normal network: stage after stage, each on the output of the previous one.
 
-A stage is trained alone, on single points drawn from clouds whose levels were made once. What it
-sees of its neighbors are the answers of the stages before it, computed for whole clouds in
-between. So nothing has to be kept for a backward pass but one stage of a few thousand points, and
-every stage learns on what it will meet.
+A stage is trained alone, on points drawn from clouds whose pyramids were computed once. Its inputs
+at the neighbors are the output of the previous stage, computed for whole clouds in between. So a
+backward pass holds only one stage of a few thousand points, and every stage is trained on the
+inputs that it has at inference.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from veckm.parallel import one_thread
 from veckm.progress import bar
-from veckm.tasks.normals.levels import Levels, make_levels
-from veckm.tasks.normals.network import Answer, NormalNet, answers, join, look
+from veckm.tasks.normals.network import NormalNet, StageOutput, gather_inputs, join, run_stage
+from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class Budget:
 
 @dataclass
 class Example:
-    """A cloud to learn from: its levels, the true normals, and what is said of it so far."""
+    """A cloud to learn from: its pyramid, the true normals, and the output so far."""
 
-    levels: Levels
+    pyramid: Pyramid
     truth: Tensor  # (N, 3)
-    said: Answer | None = None  # of the stage before, for all points
+    previous: StageOutput | None = None  # of the previous stage, at all points
 
 
 def make_example(pos: Tensor, normal: Tensor) -> Example:
-    """Levels of a cloud and its true normals."""
-    return Example(make_levels(pos), normal.float())
+    """The pyramid of a cloud and its true normals."""
+    return Example(make_pyramid(pos), normal.float())
 
 
 def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
@@ -57,18 +57,18 @@ def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
     return torch.atan2((sine + 1e-8).sqrt(), (n * m).sum(-1).abs())
 
 
-def loss_of(answer: Answer, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
+def loss_of(output: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
     """What the field measures, the root mean square angle of each cloud, and the mean of these.
 
     The plane alone is asked for the same, so that it stays a good candidate. The expected error mu
     is fitted by log(mu) + error / mu, which is least where mu is the mean error of such points.
     """
-    wrong = angles(answer.normal, truth)
+    wrong = angles(output.normal, truth)
     score = _rms(wrong, clouds)
-    plane = _rms(angles(answer.plane, truth), clouds)
+    plane = _rms(angles(output.plane, truth), clouds)
     degrees = torch.rad2deg(wrong.detach())
-    doubt = (answer.error.log() + degrees / answer.error).mean()
-    return score + 0.3 * plane + 0.02 * doubt, torch.rad2deg(score.detach())
+    calibration = (output.error.log() + degrees / output.error).mean()
+    return score + 0.3 * plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def _rms(wrong: Tensor, clouds: int) -> Tensor:
@@ -94,7 +94,8 @@ def train(
             torch.save(net.stages[number].state_dict(), done)
         if number + 1 < len(net.stages):
             for example in examples:
-                example.said = answers(net.stage(number), example.levels, example.said)
+                stage = net.stage(number)
+                example.previous = run_stage(stage, example.pyramid, example.previous)
 
 
 def _train_stage(
@@ -167,9 +168,12 @@ def _step(
         if number:
             replicas[number].load_state_dict(state)
         replicas[number].zero_grad(set_to_none=True)
-        views = [look(examples[picked[i]].levels, drawn[i], examples[picked[i]].said) for i in mine]
+        some = [examples[picked[i]] for i in mine]
+        inputs = [
+            gather_inputs(e.pyramid, drawn[i], e.previous) for e, i in zip(some, mine, strict=True)
+        ]
         truth = torch.cat([examples[picked[i]].truth[drawn[i]] for i in mine])
-        loss, score = loss_of(replicas[number](join(views)), truth, len(mine))
+        loss, score = loss_of(replicas[number](join(inputs)), truth, len(mine))
         (loss * (len(mine) / budget.clouds)).backward()
         return float(score) * len(mine) / budget.clouds
 

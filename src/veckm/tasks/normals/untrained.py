@@ -1,8 +1,8 @@
-"""The estimator without training: Gaussian-weighted PCA at several scales, each point its own.
+"""The estimator without training: Gaussian-weighted PCA at several scales, chosen per point.
 
-A larger window averages more noise away, but bends around corners. The largest window is taken
-whose normal agrees with those of all smaller ones within what noise alone explains (Lepski's
-rule). The noise is read off the smallest window: there the surface is still flat.
+A larger window averages more noise away, but rounds corners. The largest window is taken whose
+normal agrees with those of all smaller ones within what noise alone explains (Lepski's rule). The
+noise is measured in the smallest window: there the surface is still flat.
 
     se_s^2 = noise^2 / (l1_s m_s)        noise^2: the smallest eigenvalue of the first window
                                          l1_s, m_s: middle eigenvalue, points in window s
@@ -12,50 +12,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.engines import Gaussian, GridTooLarge
+from veckm.engines import Gaussian
 from veckm.functional import moments
-from veckm.moments import Moments
 from veckm.parallel import one_thread
 from veckm.tasks.normals import eigen
-from veckm.tasks.normals.levels import centered
 
-#: Standard deviations of the windows, in units of the spacing of the cloud.
+#: Standard deviations of the windows, in units of the spacing of the cloud, and their accuracy.
 SCALES = (2.0, 3.2, 5.0, 8.0, 12.5, 20.0)
+_EPS = 1e-2
 #: Agreement: this many standard errors, and this many radians beside.
 _ERRORS, _SLACK = 2.5, 0.02
-#: Windows also bend, which their standard error does not know: on clouds of meshes, clean, noisy
-#: and unevenly dense, the mean error was three to five times as large.
-_BENDING = 4.0
+#: The standard error does not include the curvature of the surface: on clouds of meshes, clean,
+#: noisy and unevenly dense, the mean error was three to five times as large.
+_CURVED = 4.0
 #: A window with fewer points than this has no plane.
 _FEWEST = 4.0
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Planes of all windows at all points."""
+    """Planes of S windows at N points."""
 
     normal: Tensor  # (S, 3, N)
     eigenvalues: Tensor  # (S, 3, N) ascending
     count: Tensor  # (S, N) points in the window
 
 
-def planes(pos: Tensor, progress: bool | None = None) -> Scales:  # (N, 3)
+def window_reach() -> float:
+    """How far the widest window reaches, in spacings."""
+    return Gaussian(1 / SCALES[-1]).reach(_EPS, 3)
+
+
+def planes(x: Tensor, queries: Tensor | None) -> Scales:  # (N, 3), (M, 3)
     """Weighted PCA of every window."""
-    x = centered(pos)[0].float()
     normal, values, count = [], [], []
     for sigma in SCALES:
-        try:
-            m = moments(x, beta=1 / sigma, eps=1e-2, progress=progress)
-        except GridTooLarge:  # so thin that a window this small holds nobody but the point itself
-            m = Moments(
-                x.new_ones(len(x)),
-                torch.zeros_like(x),
-                x.new_zeros(len(x), 3, 3),
-                Gaussian(1 / sigma),
-            )
+        m = moments(x, queries=queries, beta=1 / sigma, eps=_EPS, progress=False)
         covariance = eigen.packed(m.covariance)
         n = eigen.smallest(covariance)
         normal.append(n)
@@ -85,13 +81,18 @@ def choose(scales: Scales) -> Tensor:  # (N,) int64
 
 
 @one_thread()
-def moment_normals(pos: Tensor, progress: bool | None = None) -> tuple[Tensor, Tensor]:
-    """Normals (N, 3) and expected angle errors (N,) in degrees, from moments alone."""
-    scales = planes(pos, progress)
+def moment_normals(
+    x: np.ndarray,  # (N, 3)
+    rows: np.ndarray,  # (M,)
+) -> tuple[Tensor, Tensor]:  # (M, 3), (M,)
+    """Normals at some points and expected angle errors in degrees; lengths in spacings."""
+    middle = (x[rows].min(0) + x[rows].max(0)) / 2
+    place = torch.from_numpy(x - middle).float()
+    scales = planes(place, None if len(rows) == len(x) else place[torch.from_numpy(rows)])
     best = choose(scales)[None]
     three = best[:, None].expand(-1, 3, -1)
-    low, middle, _ = scales.eigenvalues.gather(0, three)[0]
+    low, between, _ = scales.eigenvalues.gather(0, three)[0]
     count = scales.count.gather(0, best)[0]
     normal = scales.normal.gather(0, three)[0].t().contiguous()
-    se = (low / (middle * count.clamp_min(1.0)).clamp_min(1e-12)).sqrt()
-    return normal, torch.rad2deg(_BENDING * se).clamp(0.0, 60.0)
+    se = (low / (between * count.clamp_min(1.0)).clamp_min(1e-12)).sqrt()
+    return normal, torch.rad2deg(_CURVED * se).clamp(0.0, 60.0)

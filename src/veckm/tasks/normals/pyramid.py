@@ -1,0 +1,295 @@
+"""A cloud at several scales: nested subsets, the K nearest neighbors in each, and their planes.
+
+Level l is a subset of about N / 4^l points, so that its K nearest points span as much as the
+K 4^l nearest of the cloud at the cost of K. The points that are left out still count: every point
+of a subset represents those that are nearer to it than to any other, by their mean and covariance.
+The planes of the coarse levels come from `veckm.moments`, which weigh all points by a smooth
+window; where a window holds too few, from the subset. Scales follow the density of the cloud, and
+nothing has to be chosen.
+
+All of it is local: a part of a cloud with enough points around it, in the units and about the
+middle of the whole (`stats.py`), has the pyramid of the whole, up to the accuracy of the moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from veckm.engines import Unable
+from veckm.engines.lattice import Lattice
+from veckm.functional import moments
+from veckm.knn import build_tree, query
+from veckm.moments import Moments, local_moments
+from veckm.parallel import one_thread, share, workers
+from veckm.tasks.normals import eigen
+from veckm.tasks.normals.stats import break_ties, hash_cells, stats_of, thinned
+
+LEVELS, NEIGHBORS = 4, 12
+#: A subset has at least so many points, or all.
+_FEWEST_MEMBERS = 2 * NEIGHBORS
+#: Standard deviations of the windows of the coarse levels, in units of the spacing, their accuracy,
+#: and the points that one must hold.
+_SIGMA = {2: 6.0, 3: 12.0}
+_EPS = 1e-2
+_FEWEST = 12.0
+#: Doublings from the smallest cell of the moments to the largest: about 30 spacings for both.
+_DOUBLINGS = {2: 4, 3: 3}
+#: Points processed together: their neighbors stay in the cache.
+_ROWS = 2048
+#: Side of the cells that are hashed, in units of the spacing.
+_CELL = 1 / 8
+#: A point as far from its member as the farthest neighbor of that, up to rounding, belongs to it.
+_SLACK = 1 + 1e-4
+
+#: Columns of the table: the position, the normal, sqrt(l0 / l1) of the eigenvalues of the points
+#: (0 a plane, 1 a ball), and the height of the point over the plane in radii.
+POSITION, NORMAL, ROUGHNESS, HEIGHT = slice(0, 3), slice(3, 6), 6, 7
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """The input of the estimators; lengths in units of the spacing."""
+
+    index: Tensor  # (N, L, K) int32: the nearest points in each subset
+    radius: Tensor  # (N, L): the distance of the farthest of them
+    table: Tensor  # (N, L, 8): position of a point at a level, and the plane there
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def pos(self) -> Tensor:
+        """(N, 3)."""
+        return self.table[:, 0, POSITION]
+
+    @property
+    def normal(self) -> Tensor:
+        """(N, L, 3): of the plane of the neighbors."""
+        return self.table[:, :, NORMAL]
+
+
+def make_pyramid(pos: Tensor) -> Pyramid:  # (N, 3), N >= 1
+    """The pyramid of a whole cloud."""
+    stats = stats_of(pos)
+    x = stats.scaled(pos.detach().cpu().double().numpy())
+    subsets = Subsets(x, np.arange(len(x)))
+    return subsets.pyramid(subsets.dependencies(np.arange(len(x)), 0))
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The rows that the estimates at some rows depend on."""
+
+    stages: Sequence[np.ndarray]  # for each stage of the network the rows that it must compute
+    planes: np.ndarray  # the rows whose planes the first stage reads
+
+
+class Subsets:
+    """Points of a cloud or of a part of it, nested subsets of them, and neighbors in these."""
+
+    def __init__(self, x: np.ndarray, ids: np.ndarray) -> None:  # (N, 3) float64, (N,)
+        """Points in the units of their cloud, and the number of each in it."""
+        self.x, self._ids = x, ids
+        self.rank = hash_cells(np.floor(x / _CELL).astype(np.int64))
+        self.index = np.empty((len(x), LEVELS, NEIGHBORS), np.int32)
+        self.radius = np.zeros((len(x), LEVELS), np.float32)
+        self._known = np.zeros(len(x), bool)
+
+    @cached_property
+    def members(self) -> list[np.ndarray]:
+        """The rows of each subset: never fewer than two neighborhoods' worth."""
+        out = [thinned(self.rank, level) for level in range(LEVELS)]
+        least = min(_FEWEST_MEMBERS, len(self.rank))
+        return [m if len(m) >= least else np.argsort(self.rank, kind="stable")[:least] for m in out]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no subset had to be filled up; only that of a whole, tiny cloud may be."""
+        return len(thinned(self.rank, LEVELS - 1)) >= _FEWEST_MEMBERS
+
+    @cached_property
+    def _moved(self) -> np.ndarray:
+        return break_ties(self.x, self._ids)
+
+    @cached_property
+    def _trees(self) -> list[cKDTree]:
+        return [build_tree(self._moved[members], balanced=False) for members in self.members]
+
+    def find(self, rows: np.ndarray) -> None:
+        """The K nearest in every subset of some points, unless they are known: index, radius."""
+        rows = rows[~self._known[rows]]
+        if not len(rows):
+            return
+        self._known[rows] = True
+        at = self._moved[rows]
+        for level, (tree, members) in enumerate(zip(self._trees, self.members, strict=True)):
+            k = min(NEIGHBORS, len(members))
+            distance, near = query(tree, at, k)
+            self.index[rows, level, :k] = members[near]
+            if k < NEIGHBORS:  # a tiny cloud: the nearest again
+                self.index[rows, level, k:] = members[near[:, :1]]
+            self.radius[rows, level] = np.maximum(distance[:, -1], 1e-6)
+
+    def reach(self, rows: np.ndarray, stages: int) -> np.ndarray:  # (n,) -> (n,)
+        """How far from each row the points are that its estimate depends on, in spacings.
+
+        Every stage of the network reads the previous one at the neighbors. The planes of these come
+        from windows around them, and from members that represent points as far as their radius.
+        """
+        needed = self.dependencies(rows, stages)
+        far = np.maximum(2 * self.radius[:, -1], window_reach())
+        for some in needed.stages:
+            step = far.copy()
+            step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
+            far = step
+        out: np.ndarray = far[rows].astype(np.float64)
+        return out
+
+    def dependencies(self, rows: np.ndarray, stages: int) -> Dependencies:
+        """Follow the neighbors of some rows through the stages of the network, last to first."""
+        inside = np.zeros(len(self.x), bool)
+        inside[rows] = True
+        reached = [rows]
+        self.find(rows)
+        for _ in range(stages):
+            if len(reached[-1]) < len(inside):
+                _mark(inside, self.index, reached[-1])
+                reached.append(np.flatnonzero(inside))
+                self.find(reached[-1])
+            else:
+                reached.append(reached[-1])
+        planes = reached[-1]
+        if len(planes) < len(inside):
+            members = inside.copy()
+            _mark(members, self.index[:, 1:], planes)
+            self.find(np.flatnonzero(members))
+        return Dependencies(reached[-2::-1], planes)
+
+    @one_thread()
+    def pyramid(self, needed: Dependencies) -> Pyramid:
+        """Planes of all levels at the rows `needed.planes`; other rows of it are undefined."""
+        rows = torch.from_numpy(needed.planes)
+        x = torch.from_numpy(self.x)
+        own = self.x[needed.planes]
+        place = (x - torch.from_numpy((own.min(0) + own.max(0)) / 2)).float()
+        index, radius = torch.from_numpy(self.index), torch.from_numpy(self.radius)
+        made = Pyramid(index, radius, torch.empty(len(x), LEVELS, 8))
+        for level in range(LEVELS):
+            clusters = _single_points(place)
+            if level:
+                clusters = _clusters(place, self._owners(level), radius[:, level])
+            made.table[:, level, POSITION] = clusters[1]
+            left = _window_planes(level, x, made, rows) if level in _SIGMA else rows
+            _cluster_planes(level, place, made, left, clusters)
+        return made
+
+    def _owners(self, level: int) -> Tensor:  # (N,) int64
+        """The member of a subset that represents each point; itself where that does not matter."""
+        owner = self.index[:, level, 0].astype(np.int64)
+        other = np.flatnonzero(~self._known)
+        if len(other):
+            owner[other] = other
+            known = self.x[self._known]
+            far = float(self.radius[self._known, level].max()) * _SLACK**2
+            some = self.x[other]
+            other = other[((some >= known.min(0) - far) & (some <= known.max(0) + far)).all(1)]
+            distance, near = query(self._trees[level], self._moved[other], 1, far)
+            found = np.isfinite(distance[:, 0])
+            owner[other[found]] = self.members[level][near[found, 0]]
+        return torch.from_numpy(owner)
+
+
+def window_reach() -> float:
+    """How far the moments of the widest window depend on other points, in spacings."""
+    lattice = Lattice.for_accuracy(1 / _SIGMA[3], _EPS, 3)
+    return float(lattice.spacing / 4 * 2 ** _DOUBLINGS[3] + 2 * lattice.reach)
+
+
+def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
+    step = 1 << 17
+    for first in range(0, len(rows), step):
+        mask[index[rows[first : first + step]].ravel()] = True
+
+
+_Clusters = tuple[Tensor, Tensor, Tensor]  # (N,) points, (N, 3) their mean, (N, 6) covariance
+
+
+def _single_points(place: Tensor) -> _Clusters:
+    """At the finest level every point represents itself."""
+    return place.new_ones(len(place)), place, place.new_zeros(1, 6).expand(len(place), -1)
+
+
+def _clusters(place: Tensor, owner: Tensor, radius: Tensor) -> _Clusters:
+    """The points that each member of a subset represents; other rows are undefined.
+
+    A point beyond the farthest neighbor of its member, as outliers are, is left out.
+    """
+    off = place - place[owner]
+    near = off.square().sum(1) <= (_SLACK * radius[owner]).square()
+    weight = near.float()
+    off = off * weight[:, None]
+    count = torch.zeros(len(place)).index_add_(0, owner, weight)
+    share_of = count.clamp_min(1.0)[:, None]
+    mean = torch.zeros_like(place).index_add_(0, owner, off) / share_of
+    second = place.new_zeros(len(place), 6).index_add_(0, owner, eigen.outer(off.t()).t())
+    return count, place + mean, second / share_of - eigen.outer(mean.t()).t()
+
+
+def _cluster_planes(
+    level: int, place: Tensor, made: Pyramid, left: Tensor, clusters: _Clusters
+) -> None:
+    """Fill one level of the table at the rows `left` from the clusters of their neighbors."""
+    count, mean, spread = clusters
+    index, radius = made.index, made.radius
+
+    def work(rows: Tensor) -> None:
+        at, reach = place[rows].t(), radius[rows, level]
+        near = index[rows, level].long().t().reshape(-1)  # (K n): sums over neighbors are long
+        u = mean.index_select(0, near).t().reshape(3, NEIGHBORS, -1)
+        u = (u - at[:, None]) / reach
+        w = (1 - eigen.dot(u, u) / 1.5).clamp_(min=0.01).square_()
+        w *= count.index_select(0, near).view(NEIGHBORS, -1)
+        w /= w.sum(0)
+        middle = (u * w).sum(1)  # (3, n)
+        between = (eigen.outer(u - middle[:, None]) * w).sum(1)
+        within = (spread.index_select(0, near).t().reshape(6, NEIGHBORS, -1) * w).sum(1)
+        _write(made.table, rows, level, middle, between + within / reach.square())
+
+    share(left.split(_ROWS), lambda _: work, workers(index.device, len(left) // _ROWS))
+
+
+def _window_planes(level: int, x: Tensor, made: Pyramid, rows: Tensor) -> Tensor:
+    """Planes of a smooth window over all points; returns the rows where it holds too few."""
+    wanted = rows.new_zeros(len(x), dtype=torch.bool)
+    wanted[rows] = True
+    own, far = x[rows], window_reach()
+    near = ((x >= own.amin(0) - far) & (x <= own.amax(0) + far)).all(1)
+    at = (near.cumsum(0) - 1)[rows]
+    m = _moments(level, x[near], None if bool(wanted.all()) else wanted[near])
+    middle = m.mean[at].t() / made.radius[rows, level]
+    _write(made.table, rows, level, middle, eigen.packed(m.covariance[at]))
+    return rows[m.weight[at] < _FEWEST]
+
+
+def _moments(level: int, x: Tensor, wanted: Tensor | None) -> Moments:
+    beta = 1 / _SIGMA[level]
+    try:
+        return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
+    except (Unable, OverflowError):  # few points far apart: another engine
+        return moments(x.float(), beta=beta, eps=_EPS, progress=False, validate=False)
+
+
+def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:
+    """The plane of points about `middle` (3, n), as seen from the point, in radii."""
+    normal = eigen.smallest(covariance)
+    low, between, _ = eigen.spectrum(covariance, normal)
+    table[rows, level, NORMAL] = normal.t()
+    table[rows, level, ROUGHNESS] = (low / between.clamp_min(1e-12)).clamp_(0, 1).sqrt_()
+    table[rows, level, HEIGHT] = -eigen.dot(middle, normal)
