@@ -155,7 +155,7 @@ BAD_FILES = {
     "cut.npy": (b"\x93NUMPY\x01\x00v\x00{'descr'", "cannot be read"),
     "cut.npz": (b"PK\x03\x04", "cannot be read"),
     "cloud.ply": (b"ply\n", "cannot be read as PLY: it has no PLY header"),
-    "cloud.obj": (b"v 0 0 0\n", "is a mesh: say how many samples"),
+    "cloud.obj": (b"v 0 0 0\n", "is a mesh: give samples="),
     "cloud.doc": (b"", "cannot read .doc files; supported: .ply .las"),
     "cloud": (b"", "supported: .ply .las"),
 }

@@ -10,7 +10,6 @@ consistent.py signs that agree between neighbors, of a cloud or of tiles
 curvature.py  principal curvatures
 eigen.py      eigenvectors of symmetric 3 x 3 matrices
 classical.py  PCA and jets of k neighbors, for comparison
-paper.py      the network of the VecKM paper and those it was compared with
 train.py      training of the network
 """
 
