@@ -110,6 +110,6 @@ def test_no_file_is_longer_than_350_lines() -> None:
     assert not long, f"files of more than {LONGEST_FILE} lines, split them:\n" + "\n".join(long)
 
 
-def test_the_package_has_at_most_18000_lines() -> None:
+def test_the_package_does_not_grow() -> None:
     total = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
     assert total <= LARGEST_PACKAGE, f"src/veckm has {total:,} lines, more than {LARGEST_PACKAGE:,}"
