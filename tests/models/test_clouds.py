@@ -33,6 +33,17 @@ def test_neighbors_are_rows_of_the_same_cloud(sizes: tuple[int, ...], generator:
     assert torch.equal(c.knn(4), torch.cat([knn_twin(p, p, 4) + start for p, start in itself]))
 
 
+def test_a_group_is_the_offsets_and_features_of_the_neighbors(generator: Generator) -> None:
+    c, q = clouds((9, 9), generator), clouds((2, 3), generator)
+    x = torch.rand(18, 4, generator=generator, dtype=torch.float64)
+    near = torch.randint(18, (5, 3), generator=generator)
+    found = c.group(x, q, near)
+    assert found.shape == (5, 3, 7)
+    for i in range(5):
+        for j, row in enumerate(near[i].tolist()):
+            assert torch.equal(found[i, j], torch.cat((c.pos[row] - q.pos[i], x[row])))
+
+
 def test_a_small_cloud_repeats_its_nearest_neighbor(generator: Generator) -> None:
     c = clouds((3, 10), generator)
     near, valid = c.knn(5), c.valid(5)

@@ -18,6 +18,26 @@ TRAINING = pytest.mark.parametrize("training", [True, False])
 CLOUDS = pytest.mark.parametrize("sizes", [(9, 9), (4, 11, 3)])
 
 
+def mlp_with_global(layers: nn.Module, x: Tensor, clouds: Clouds, of_cloud: Tensor) -> Tensor:
+    out: Tensor = layers(torch.cat((x, of_cloud[clouds.batch]), dim=-1))
+    return out
+
+
+def edge_maxpool(weight: Tensor, norm: Norm, slope: float, x: Tensor, near: Tensor) -> Tensor:
+    own = x[:, None].expand(-1, near.shape[1], -1)
+    edge = torch.cat((x[near] - own, own), dim=-1) @ weight.t()
+    return nn.functional.leaky_relu(norm(edge), slope).amax(1)
+
+
+def mlp_maxpool(layers: nn.Module, x: Tensor) -> Tensor:
+    out: Tensor = layers(x).amax(1)
+    return out
+
+
+def squared_norm_maxpool(layer: ComplexLinear, h: Tensor) -> Tensor:
+    return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
+
+
 def random(generator: Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
 
@@ -62,26 +82,6 @@ def test_a_folded_norm_is_the_norm(slope: float, bias: bool, generator: Generato
     check(lambda layer, x: layer(x), plain, layer, random(generator, 2, 11, 5))
 
 
-@TRAINING
-def test_a_layer_on_groups_is_the_layer_on_offsets_and_features(
-    training: bool, generator: Generator
-) -> None:
-    layer = LinearBN(3 + 4, 6).double().train(training)
-    learned(layer, generator)
-    near = torch.randint(18, (5, 3), generator=generator)
-
-    def call(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        return lambda layer, pos, x: fn(layer, Clouds(pos, (9, 9)), x, pos[:5], near)
-
-    check(
-        call(fused.linear_on_groups),
-        call(fused.linear_on_groups_plain),
-        layer,
-        random(generator, 18, 3),
-        random(generator, 18, 4),
-    )
-
-
 @CLOUDS
 @TRAINING
 @pytest.mark.parametrize("columns", [0, 4])
@@ -94,7 +94,7 @@ def test_layers_with_global_features_are_those_on_copies_at_the_points(
     of_cloud = random(generator, len(sizes), columns)
     check(
         lambda layers, x, c: fused.mlp_with_global(layers, x, clouds, c),
-        lambda layers, x, c: fused.mlp_with_global_plain(layers, x, clouds, c),
+        lambda layers, x, c: mlp_with_global(layers, x, clouds, c),
         layers,
         random(generator, 18, 5),
         of_cloud if columns else of_cloud.detach(),
@@ -118,7 +118,7 @@ def test_the_maximum_over_edges_needs_no_edges(
     near = torch.stack([torch.randperm(15, generator=generator)[:4] for _ in range(15)])
     check(
         lambda m, x: fused.edge_maxpool(m.weight, m.norm, slope, x, near),
-        lambda m, x: fused.edge_maxpool_plain(m.weight, m.norm, slope, x, near),
+        lambda m, x: edge_maxpool(m.weight, m.norm, slope, x, near),
         layer,
         random(generator, 15, 4),
     )
@@ -133,7 +133,7 @@ def test_mlp_maxpool_is_the_maximum_of_the_layers(
     monkeypatch.setattr(fused, "_HELD", held)
     layers = mlp((4, 6, 9), slope).double().train(training)
     learned(layers, generator)
-    check(fused.mlp_maxpool, fused.mlp_maxpool_plain, layers, random(generator, 3, 11, 4))
+    check(fused.mlp_maxpool, mlp_maxpool, layers, random(generator, 3, 11, 4))
 
 
 @CLOUDS
@@ -168,7 +168,7 @@ def test_the_maximum_of_squared_norms_is_that_of_the_layer(
     monkeypatch.setattr(fused, "_HELD", held)
     layer = ComplexLinear(4, 9, bias, dtype=torch.float64)
     h = torch.randn(3, 11, 4, generator=generator, dtype=torch.complex128, requires_grad=True)
-    check(fused.squared_norm_maxpool, fused.squared_norm_maxpool_plain, layer, h)
+    check(fused.squared_norm_maxpool, squared_norm_maxpool, layer, h)
 
 
 def test_the_maximum_of_squared_norms_passes_gradcheck(generator: Generator) -> None:

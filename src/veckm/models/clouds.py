@@ -136,6 +136,11 @@ class Clouds:
 
         return self._rows(search, self.pos, queries, queries.pos)
 
+    def group(self, x: Tensor, centers: Clouds, near: Tensor) -> Tensor:  # (M, K, 3 + C)
+        """(x_j - x_i, f_j) of every neighbor j in ``near`` (M, K) of every center i."""
+        offset = ops.gather(self.pos, near) - centers.pos[:, None]
+        return torch.cat((offset, ops.gather(x, near)), dim=-1)
+
     def valid(self, k: int, queries: Clouds | None = None) -> Tensor | None:  # (M, K) bool
         """Which of K neighbors are no repetitions, for every query; None where all are valid."""
         if min(self.sizes) >= k:

@@ -1,7 +1,7 @@
 r"""Layers computed in another order than written: the same values and gradients, less work.
 
-Each has a plain twin, ``*_plain``, which is the definition; tests compare the two, and the fused
-one falls back on it where it does not apply (mixed precision, ragged batches).
+Each falls back on its definition where it does not apply (mixed precision, ragged batches), and
+tests compare the two.
 
 ``mlp_maxpool`` is the largest of them. PointNet's widest layer, 128 -> 1024 channels, is followed
 by a maximum over points. Of its N x C numbers only B x C go on. With h the input, x = W h, and a
@@ -40,38 +40,6 @@ _HELD = 1 << 20
 _SMALL = 128
 
 
-# --- a layer on the neighbors of centers ---------------------------------------------------------
-
-
-def linear_on_groups(
-    layer: LinearBN,
-    clouds: Clouds,
-    x: Tensor,  # (N, C)
-    centers: Tensor,  # (M, 3)
-    near: Tensor,  # (M, K)
-) -> Tensor:  # (M, K, C_out)
-    r"""The layer on (x_j - x_i, f_j) of every neighbor j of every center i.
-
-    .. math:: W (x_j - x_i, f_j) = W (x_j, f_j) - W_x x_i
-
-    Computed at the points and the centers, then gathered: each of many neighbors costs a
-    subtraction instead of a product.
-    """
-    weight, shift = (layer.linear.weight, None) if layer.training else layer.folded()
-    at = nn.functional.linear(torch.cat((clouds.pos, x), dim=-1), weight, shift)
-    y = gather(at, near) - (centers @ weight[:, :3].t())[:, None]
-    return activate(layer.norm(y) if layer.training else y, layer.slope)
-
-
-def linear_on_groups_plain(
-    layer: LinearBN, clouds: Clouds, x: Tensor, centers: Tensor, near: Tensor
-) -> Tensor:
-    """:func:`linear_on_groups` as it is defined."""
-    offset = gather(clouds.pos, near) - centers[:, None]
-    out: Tensor = layer(torch.cat((offset, gather(x, near)), dim=-1))
-    return out
-
-
 # --- layers on features of points and of their clouds --------------------------------------------
 
 
@@ -98,14 +66,6 @@ def mlp_with_global(
     return y
 
 
-def mlp_with_global_plain(
-    layers: nn.Sequential, x: Tensor, clouds: Clouds, of_cloud: Tensor
-) -> Tensor:
-    """:func:`mlp_with_global` as it is defined."""
-    out: Tensor = layers(torch.cat((x, clouds.repeat(of_cloud)), dim=-1))
-    return out
-
-
 # --- edge convolution ----------------------------------------------------------------------------
 
 
@@ -126,7 +86,9 @@ def edge_maxpool(
     neighbors: Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i).
     """
     if torch.is_autocast_enabled(x.device.type) or near.numel() < 2:
-        return edge_maxpool_plain(weight, norm, slope, x, near)
+        own = x[:, None].expand(-1, near.shape[1], -1)
+        edge = torch.cat((gather(x, near) - own, own), dim=-1) @ weight.t()
+        return activate(norm(edge), slope).amax(1)
     theta, phi = weight.chunk(2, dim=1)
     u, c = x @ theta.t(), x @ (phi - theta).t()
     sign = torch.where(norm.weight.detach() < 0, -1.0, 1.0).to(u)
@@ -144,13 +106,6 @@ def edge_maxpool(
     _track(norm, u_mean + c_mean, var, edges)
     scale = norm.weight * (var + norm.eps).rsqrt()
     return activate((best + c - u_mean - c_mean) * scale + norm.bias, slope)
-
-
-def edge_maxpool_plain(weight: Tensor, norm: Norm, slope: float, x: Tensor, near: Tensor) -> Tensor:
-    """:func:`edge_maxpool` as it is defined."""
-    own = x[:, None].expand(-1, near.shape[1], -1)
-    edge = torch.cat((gather(x, near) - own, own), dim=-1) @ weight.t()
-    return activate(norm(edge), slope).amax(1)
 
 
 # --- the maximum over points ---------------------------------------------------------------------
@@ -172,17 +127,12 @@ def mlp_maxpool(
     plain = not (last.training and torch.is_grad_enabled())
     plain = plain or torch.is_autocast_enabled(x.device.type)
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
-        return mlp_maxpool_plain(last, x)
+        out: Tensor = last(x).amax(1)
+        return out
     norm = last.norm
     y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
     _track(norm, mean, var, x.shape[0] * x.shape[1])
     return activate(y, last.slope)
-
-
-def mlp_maxpool_plain(layers: nn.Module, x: Tensor) -> Tensor:  # (B, N, K) -> (B, C)
-    """:func:`mlp_maxpool` as it is defined."""
-    out: Tensor = layers(x).amax(1)
-    return out
 
 
 @torch.no_grad()
@@ -282,14 +232,9 @@ def squared_norm_maxpool(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K
     """max_n |W h_n + b|^2, of complex h: the end of VecKM's feature block, before a maximum."""
     bias = layer.bias
     if bias is None or torch.is_autocast_enabled(h.device.type):
-        return squared_norm_maxpool_plain(layer, h)
+        return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
     largest: Tensor = _SquaredNormMax.apply(h, layer.weight, bias)
     return largest
-
-
-def squared_norm_maxpool_plain(layer: ComplexLinear, h: Tensor) -> Tensor:
-    """:func:`squared_norm_maxpool` as it is defined."""
-    return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
 
 
 class _SquaredNormMax(torch.autograd.Function):

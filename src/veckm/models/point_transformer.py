@@ -12,7 +12,6 @@ from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds
 from veckm.models.config import ClassifierConfig, ModelConfig
-from veckm.models.fused import linear_on_groups
 from veckm.models.layers import LinearBN, Norm, apply_valid, head
 
 _WIDTHS = (32, 64, 128, 256, 512)
@@ -96,7 +95,7 @@ class Down(nn.Module):
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
         centers = clouds.sample(lambda n: -(-n // 4))[1]
         near = clouds.knn(16, centers)
-        return centers, linear_on_groups(self.layer, clouds, x, centers.pos, near).amax(1)
+        return centers, self.layer(clouds.group(x, centers, near)).amax(1)
 
 
 class Up(nn.Module):

@@ -12,8 +12,8 @@ from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig, ModelConfig
-from veckm.models.fused import linear_on_groups, mlp_maxpool, mlp_with_global
-from veckm.models.layers import LinearBN, head, mlp
+from veckm.models.fused import mlp_maxpool, mlp_with_global
+from veckm.models.layers import head, mlp
 
 Level = tuple[Clouds, Tensor]  # points, and their features (N, C)
 
@@ -45,12 +45,11 @@ class SetAbstraction(nn.Module):
     def __init__(self, channels: int, sizes: Sequence[int], radius: float, k: int) -> None:
         super().__init__()
         self.radius, self.k = radius, k
-        self.first = LinearBN(3 + channels, sizes[0])
-        self.layers = mlp(sizes)
+        self.layers = mlp((3 + channels, *sizes))
 
     def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:
         near = points.ball(self.radius, self.k, centers)  # (M, k)
-        return mlp_maxpool(self.layers, linear_on_groups(self.first, points, x, centers.pos, near))
+        return mlp_maxpool(self.layers, points.group(x, centers, near))
 
 
 class Propagation(nn.Module):
