@@ -12,19 +12,9 @@ from typing import Annotated, Any, ClassVar
 from tyro.conf import Positional, arg
 
 from veckm import __version__
-from veckm.cli.networks import (
-    AnyTask,
-    Cache,
-    Folder,
-    Limit,
-    SceneReader,
-    Voxel,
-    device_of,
-    read_objects,
-    table,
-)
-from veckm.cli.verb import Flag, OutputFile, Verb, check_output
-from veckm.data.samples import Samples, take
+from veckm.cli.networks import AnyTask, Folder, NetworkVerb, SceneVerb, device_of, table
+from veckm.cli.verb import Flag, OutputFile, check_output
+from veckm.data.samples import Samples
 from veckm.io.atomic import writing
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
@@ -35,7 +25,7 @@ _Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
 
 
 @dataclass(frozen=True)
-class _Evaluate(Verb):
+class _Evaluate(NetworkVerb):
     """Options of all three."""
 
     _kind: ClassVar[type[AnyTask]]
@@ -46,14 +36,8 @@ class _Evaluate(Verb):
     """Folder with the data; nothing is downloaded."""
     batch: int = 32
     """Clouds at a time."""
-    limit: Limit = None
-    """Measure on K objects only, chosen by a fixed seed."""
-    cache: Cache = None
-    """Where to keep what was read, for the next time."""
     output: OutputFile = None
     """Where the metrics go: .json."""
-    device: str = "auto"
-    """auto, cpu, cuda, ..."""
 
     def run(self) -> None:
         """Read, measure, print and save."""
@@ -109,9 +93,6 @@ class _Evaluate(Verb):
     @abstractmethod
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples: ...
 
-    def _limited(self, samples: Samples) -> Samples:
-        return samples if self.limit is None else take(samples, self.limit)
-
 
 def _listed(classes: Sequence[str]) -> str:
     return f"{len(classes)}: {', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}"
@@ -124,11 +105,8 @@ class EvaluateClassification(_Evaluate):
     _kind = Classification
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        assert isinstance(task, Classification)
         normals = bool(saved.config["in_channels"])
-        return self._limited(
-            read_objects(task, self.data, "test", normals=normals, cache=self.cache)
-        )
+        return self.limited(self.read_objects(task, self.data, "test", normals=normals))
 
 
 @dataclass(frozen=True)
@@ -140,32 +118,16 @@ class EvaluatePartSegmentation(_Evaluate):
     _kind = PartSegmentation
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        assert isinstance(task, PartSegmentation)
         options = {"normals": bool(saved.config["in_channels"]), "repeat": self.repeat}
-        samples = read_objects(task, self.data, "test", cache=self.cache, **options)
-        return self._limited(samples)
+        return self.limited(self.read_objects(task, self.data, "test", **options))
 
 
 @dataclass(frozen=True)
-class EvaluateSemanticSegmentation(_Evaluate):
+class EvaluateSemanticSegmentation(SceneVerb, _Evaluate):
     """mIoU and accuracies of a trained network on all points of the area that was left out."""
 
-    test_area: int = 5
-    """The area to measure on: the one that training left out."""
-    scenes: Flag = False
-    """Whole scenes instead of blocks of one meter."""
-    scale: float = 1.0
-    """All coordinates times this: networks expect rooms in meters."""
-    voxel: Voxel = None
-    """Keep one point of every cube of this side, as in training."""
     _kind = SemanticSegmentation
 
     def _samples(self, task: AnyTask, saved: Checkpoint) -> Samples:
-        shared = ("test_area", "scenes", "scale", "voxel", "cache")
-        options = {name: getattr(self, name) for name in shared}
-        classes = tuple(saved.data["classes"])
-        reader = SceneReader(self.data, task.points, classes=classes, **options)
-        rooms = reader.rooms("test")
-        if self.limit is not None:
-            rooms = rooms.only(take(rooms, self.limit).indices)
-        return reader.to_test(rooms)
+        rooms = self.read_rooms(self.data, "test", tuple(saved.data["classes"]))
+        return self.to_test(rooms, task.points)

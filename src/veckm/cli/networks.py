@@ -1,25 +1,27 @@
-"""What training and evaluation of networks share: options, the scenes, the device."""
+"""What training and evaluation of networks share: options and reading of the data."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from tyro.conf import Positional, arg
 
+from veckm.cli.verb import Flag, Verb
 from veckm.data.modelnet import read_modelnet
 from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import CLASSES, Rooms, read_s3dis
-from veckm.data.samples import Samples
+from veckm.data.s3dis import Rooms, read_s3dis
+from veckm.data.samples import Samples, take
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.classification import Classification
 from veckm.tasks.part_segmentation import PartSegmentation
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
 
 AnyTask = Classification | PartSegmentation | SemanticSegmentation
+Split = Literal["train", "test"]
 
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Cache = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
@@ -27,62 +29,69 @@ Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all
 Voxel = Annotated[float | None, arg(metavar="METERS", help_behavior_hint="(default: all points)")]
 
 
-def read_objects(
-    task: Classification | PartSegmentation,
-    folder: Path,
-    split: Literal["train", "test"],
-    *,
-    normals: bool,
-    repeat: bool = False,
-    cache: Path | None,
-) -> Samples:
-    """ModelNet, or ShapeNetPart, of which the paper trains on the train and validation splits."""
-    if isinstance(task, Classification):
-        return read_modelnet(folder, split, points=task.points, normals=normals, cache=cache)
-    return read_shapenetpart(
-        folder,
-        "trainval" if split == "train" else "test",
-        points=task.points,
-        normals=normals,
-        repeat=repeat,
-        cache=cache,
-    )
+@dataclass(frozen=True, kw_only=True)
+class NetworkVerb(Verb):
+    """Options of training and evaluation."""
+
+    limit: Limit = None
+    """Use K objects or rooms only, chosen by the seed."""
+    cache: Cache = None
+    """Where to keep what was read, for the next time."""
+    device: str = "auto"
+    """auto, cpu, cuda, ..."""
+
+    def limited(self, samples: Samples, seed: int = 0) -> Samples:
+        """At most ``limit`` of the samples."""
+        return samples if self.limit is None else take(samples, self.limit, seed)
+
+    def read_objects(
+        self, task: AnyTask, folder: Path, split: Split, *, normals: bool, repeat: bool = False
+    ) -> Samples:
+        """ModelNet, or ShapeNetPart, of which the paper trains on train and validation splits."""
+        options: dict[str, Any] = {"points": task.points, "normals": normals, "cache": self.cache}
+        if isinstance(task, Classification):
+            return read_modelnet(folder, split, **options)
+        named: Literal["trainval", "test"] = "trainval" if split == "train" else "test"
+        return read_shapenetpart(folder, named, repeat=repeat, **options)
 
 
-@dataclass(frozen=True)
-class SceneReader:
-    """S3DIS, or scenes in its prepared layout, as blocks of one meter or whole."""
+@dataclass(frozen=True, kw_only=True)
+class SceneVerb(NetworkVerb):
+    """Options of S3DIS, or of scenes in its prepared layout, as blocks of one meter or whole."""
 
-    folder: Path
-    points: int
     test_area: int = 5
-    classes: tuple[str, ...] = CLASSES
-    scenes: bool = False
+    """The area that training leaves out and evaluation measures on."""
+    scenes: Flag = False
+    """Whole scenes, or crops of them in training, instead of blocks of one meter."""
     scale: float = 1.0
-    voxel: float | None = None
-    cache: Path | None = None
+    """All coordinates times this: networks expect rooms in meters."""
+    voxel: Voxel = None
+    """Keep one point of every cube of this side."""
 
-    def rooms(self, split: Literal["train", "test"]) -> Rooms:
-        """All rooms of a split."""
-        return read_s3dis(
-            self.folder,
+    def read_rooms(
+        self, folder: Path, split: Split, classes: tuple[str, ...], seed: int = 0
+    ) -> Rooms:
+        """At most ``limit`` rooms of a split."""
+        rooms = read_s3dis(
+            folder,
             split,
             test_area=self.test_area,
-            classes=self.classes,
+            classes=classes,
             scale=self.scale,
             voxel=self.voxel,
             cache=self.cache,
         )
+        return rooms if self.limit is None else rooms.only(take(rooms, self.limit, seed).indices)
 
-    def to_train(self, rooms: Rooms) -> Samples:
+    def to_train(self, rooms: Rooms, points: int) -> Samples:
         """Overlapping blocks, or crops of scenes."""
         if self.scenes:
-            return Scenes(rooms, self.points, exact=True)
-        return Blocks(rooms, points=self.points, stride=0.5)
+            return Scenes(rooms, points, exact=True)
+        return Blocks(rooms, points=points, stride=0.5)
 
-    def to_test(self, rooms: Rooms) -> Samples:
+    def to_test(self, rooms: Rooms, points: int) -> Samples:
         """Every point once."""
-        return Scenes(rooms) if self.scenes else Blocks(rooms, points=self.points, every=True)
+        return Scenes(rooms) if self.scenes else Blocks(rooms, points=points, every=True)
 
 
 def device_of(name: str) -> torch.device:

@@ -15,21 +15,11 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from veckm import __version__
-from veckm.cli.networks import (
-    AnyTask,
-    Cache,
-    Folder,
-    Limit,
-    SceneReader,
-    Voxel,
-    device_of,
-    read_objects,
-    table,
-)
-from veckm.cli.verb import Flag, Verb
+from veckm.cli.networks import AnyTask, Folder, NetworkVerb, SceneVerb, device_of, table
+from veckm.cli.verb import Flag
 from veckm.data.augment import Augment
 from veckm.data.s3dis import CLASSES
-from veckm.data.samples import Samples, hold_out, take
+from veckm.data.samples import Samples, hold_out
 from veckm.io.atomic import writing
 from veckm.memory import keep_freed_memory
 from veckm.tasks.classification import Classification
@@ -43,7 +33,7 @@ _Sets = tuple[Samples, Samples | None]
 
 
 @dataclass(frozen=True)
-class _Train(Verb):
+class _Train(NetworkVerb):
     """Options of all three."""
 
     data: Folder
@@ -62,18 +52,12 @@ class _Train(Verb):
     """First learning rate."""
     points: _Default = None
     """Points per cloud."""
-    limit: Limit = None
-    """Learn from K objects or rooms only, chosen by the seed."""
     val_share: float = 0.0
     """Share of the training split that is held out for validation, chosen by the seed."""
     validate_every: int = 0
     """Validate after every so many epochs; 0 for the last only."""
     no_augment: Flag = False
     """Do not augment the clouds."""
-    cache: Cache = None
-    """Where to keep what was read, for the next time."""
-    device: str = "auto"
-    """auto, cpu, cuda, ..."""
     seed: int = 0
     """Of the weights, the order and the augmentation."""
 
@@ -143,7 +127,7 @@ class _Train(Verb):
 
     def _split(self, samples: Samples) -> _Sets:
         """At most ``limit`` samples, and a share of them held out for validation."""
-        samples = samples if self.limit is None else take(samples, self.limit, self.seed)
+        samples = self.limited(samples, self.seed)
         if self.val_share == 0:
             return samples, None
         return hold_out(samples, self.val_share, self.seed)
@@ -172,10 +156,7 @@ class TrainClassification(_Train):
         return replace(super()._augment(task), drop=self.drop)
 
     def _sets(self, task: AnyTask) -> _Sets:
-        assert isinstance(task, Classification)
-        return self._split(
-            read_objects(task, self.data, "train", normals=self.normals, cache=self.cache)
-        )
+        return self._split(self.read_objects(task, self.data, "train", normals=self.normals))
 
 
 @dataclass(frozen=True)
@@ -196,14 +177,12 @@ class TrainPartSegmentation(_Train):
         return PartSegmentation(**self._given("points"))
 
     def _sets(self, task: AnyTask) -> _Sets:
-        assert isinstance(task, PartSegmentation)
         options = {"normals": self.normals, "repeat": self.repeat}
-        samples = read_objects(task, self.data, "train", cache=self.cache, **options)
-        return self._split(samples)
+        return self._split(self.read_objects(task, self.data, "train", **options))
 
 
 @dataclass(frozen=True)
-class TrainSemanticSegmentation(_Train):
+class TrainSemanticSegmentation(SceneVerb, _Train):
     """Train a network to classify every point of a room, on S3DIS or scenes like it.
 
     The last epoch is kept; nothing is chosen by a test. Killed and run again, it resumes.
@@ -211,28 +190,15 @@ class TrainSemanticSegmentation(_Train):
 
     out: Path = Path("runs/semantic-segmentation")
     """Folder for the checkpoint of the last epoch, the log and the metrics."""
-    test_area: int = 5
-    """The area that is left out."""
     classes: tuple[str, ...] = CLASSES
     """Names of the labels, in their order."""
-    scenes: Flag = False
-    """Crops of whole scenes instead of blocks of one meter."""
-    scale: float = 1.0
-    """All coordinates times this: networks expect rooms in meters."""
-    voxel: Voxel = None
-    """Keep one point of every cube of this side."""
 
     def _task(self) -> SemanticSegmentation:
         return SemanticSegmentation(num_classes=len(self.classes), **self._given("points"))
 
     def _sets(self, task: AnyTask) -> _Sets:
-        shared = ("test_area", "classes", "scenes", "scale", "voxel", "cache")
-        options = {name: getattr(self, name) for name in shared}
-        reader = SceneReader(self.data, task.points, **options)
-        rooms = reader.rooms("train")
-        if self.limit is not None:
-            rooms = rooms.only(take(rooms, self.limit, self.seed).indices)
+        rooms = self.read_rooms(self.data, "train", self.classes, self.seed)
         if self.val_share == 0:
-            return reader.to_train(rooms), None
+            return self.to_train(rooms, task.points), None
         rooms, held = rooms.parted(self.val_share, self.seed)  # rooms are split, not blocks
-        return reader.to_train(rooms), reader.to_test(held)
+        return self.to_train(rooms, task.points), self.to_test(held, task.points)
