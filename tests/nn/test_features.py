@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from veckm.nn import ComplexBatchNorm, ComplexLinear, FeatureBlock
+from veckm.nn import ComplexLinear, FeatureBlock
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.complex128) -> Tensor:
@@ -60,27 +60,6 @@ def test_with_norm_the_state_dict_round_trip_carries_the_running_statistics() ->
     other.load_state_dict(block.state_dict())
     G = normal(3, 16)
     assert torch.equal(block.eval()(G), other.eval()(G))
-
-
-def test_in_evaluation_the_norm_is_part_of_the_first_layer_and_changes_nothing() -> None:
-    block = FeatureBlock(16, 8, 4, batch_norm=True, dtype=torch.complex128)
-    for seed in range(3):  # statistics and a scale that mix both parts of a number
-        block(normal(50, 16) * (1 + seed) + 0.3j * normal(50, 16).real)
-    norm = next(layer for layer in block.modules() if isinstance(layer, ComplexBatchNorm))
-    with torch.no_grad():
-        norm.weight.copy_(torch.randn(8, 3, dtype=torch.float64))
-        norm.bias_parts.copy_(torch.view_as_real(normal(8)))
-    block.eval()
-    G = normal(2, 7, 16).requires_grad_()
-
-    def apart(G: Tensor) -> Tensor:
-        z = block.relu(norm(block.linear1(G)))
-        out: Tensor = block.magnitude(block.linear2(z))
-        return out
-
-    torch.testing.assert_close(block(G), apart(G))
-    one, other = (torch.autograd.grad(call(G).sum(), G)[0] for call in (block, apart))
-    torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])

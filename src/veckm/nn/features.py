@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm.nn.activation import ComplexReLU, SquaredNorm
-from veckm.nn.linear import ComplexLinear, real_linear, real_matrix
-from veckm.nn.module import as_real, check_input
+from veckm.nn.linear import ComplexLinear
 from veckm.nn.norm import ComplexBatchNorm
 
 
@@ -65,27 +64,6 @@ class FeatureBlock(nn.Module):
 
     def hidden(self, G: Tensor) -> Tensor:  # (..., D) complex -> (..., hidden) complex
         """The input of the last linear layer."""
-        if self.norm is None:
-            z = self.linear1(G)
-        elif self.training:
-            z = self.norm(self.linear1(G))
-        else:
-            check_input(self.linear1, G, self.linear1.in_features, self.norm.weight.dtype)
-            z = real_linear(G, *_folded(self.linear1, self.norm))
-        hidden: Tensor = self.relu(z)
+        z = self.linear1(G)
+        hidden: Tensor = self.relu(z if self.norm is None else self.norm(z))
         return hidden
-
-
-def _folded(linear: ComplexLinear, norm: ComplexBatchNorm) -> tuple[Tensor, Tensor]:
-    r"""Linear layer and norm in one, as they are in evaluation: (2 C_out, 2 C_in) and (2 C_out,).
-
-    .. math:: p W z + q \overline{W z} + s
-
-    The norm by itself would be several passes over the hidden channels of all points.
-    """
-    p, q, shift = norm.fixed()
-    W = linear.weight
-    conjugate = W.real.new_tensor([1.0, -1.0]).repeat(W.shape[1])  # z to its conjugate
-    matrix = real_matrix(p[:, None] * W)
-    matrix = matrix + real_matrix(q[:, None] * W.conj()) * conjugate
-    return matrix, as_real(shift).flatten()

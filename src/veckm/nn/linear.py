@@ -80,25 +80,16 @@ class ComplexLinear(ComplexModule):
         """W z + b for every vector along the last dimension."""
         check_input(self, z, self.in_features, self.weight_parts.dtype)
         bias = None if self.bias_parts is None else self.bias_parts.flatten()
-        return real_linear(z, real_matrix(self.weight), bias)
+        parts = as_real(z).flatten(-2)  # (..., 2 C_in)
+        out = nn.functional.linear(parts, _real_matrix(self.weight), bias)  # (..., 2 C_out)
+        # Under autocast the product comes back in half precision, which has no complex view.
+        return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (-1, 2)))
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias_parts is not None}"
 
 
-def real_linear(
-    z: Tensor,  # (..., C_in) complex
-    matrix: Tensor,  # (2 C_out, 2 C_in) real
-    bias: Tensor | None,  # (2 C_out,) real
-) -> Tensor:  # (..., C_out) complex
-    """A real affine map of the interleaved parts of ``z``."""
-    parts = as_real(z).flatten(-2)  # (..., 2 C_in)
-    out = nn.functional.linear(parts, matrix, bias)  # (..., 2 C_out)
-    # Under autocast the product comes back in half precision, which has no complex view.
-    return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (-1, 2)))
-
-
-def real_matrix(weight: Tensor) -> Tensor:  # (C_out, C_in) complex -> (2 C_out, 2 C_in) real
+def _real_matrix(weight: Tensor) -> Tensor:  # (C_out, C_in) complex -> (2 C_out, 2 C_in) real
     """The same map on interleaved parts: each entry w becomes [[Re w, -Im w], [Im w, Re w]].
 
     One real product of this size has the flops of the complex one and runs twice as fast on the

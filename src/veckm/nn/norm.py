@@ -95,24 +95,19 @@ class ComplexBatchNorm(ComplexModule):
         """Whiten, then apply Gamma and beta."""
         self._check(z)
         if not self.training:
-            p, q, shift = self.fixed()
-            return p * z + q * z.conj() + shift
+            p, q = _widely_linear(self.weight, _inverse_root(self.running_cov, self.eps))
+            mean = self.running_mean
+            return p * z + q * z.conj() + (self.bias - p * mean - q * mean.conj())
         mean = z.flatten(0, -2).mean(dim=0)  # (C,)
         centered = z - mean
-        cov = covariance(centered)  # (C, 3)
+        cov = _covariance(centered)  # (C, 3)
         samples = z.numel() // self.num_features
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             self.running_mean_parts.lerp_(as_real(mean), self.momentum)
             self.running_cov.lerp_(cov * (samples / (samples - 1)), self.momentum)
-        p, q = widely_linear(self.weight, inverse_root(cov, self.eps))
+        p, q = _widely_linear(self.weight, _inverse_root(cov, self.eps))
         return p * centered + q * centered.conj() + self.bias
-
-    def fixed(self) -> tuple[Tensor, Tensor, Tensor]:  # (C,) complex each
-        r"""The layer as it is in evaluation, :math:`y = p z + q \bar z + s`: p, q and s."""
-        p, q = widely_linear(self.weight, inverse_root(self.running_cov, self.eps))
-        mean = self.running_mean
-        return p, q, self.bias - p * mean - q * mean.conj()
 
     def _check(self, z: Tensor) -> None:
         check_input(self, z, self.num_features, self.weight.dtype)
@@ -131,13 +126,13 @@ class ComplexBatchNorm(ComplexModule):
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
 
 
-def covariance(centered: Tensor) -> Tensor:  # (..., C) complex of mean zero -> (C, 3) real
+def _covariance(centered: Tensor) -> Tensor:  # (..., C) complex of mean zero -> (C, 3) real
     """Cov(Re z, Im z) of every channel, divided by the number of samples."""
     x, y = as_real(centered).flatten(0, -3).unbind(-1)  # (N, C) each
     return torch.stack((x.square().mean(0), (x * y).mean(0), y.square().mean(0)), dim=-1)
 
 
-def inverse_root(cov: Tensor, eps: float) -> Tensor:  # (C, 3) -> (C, 3)
+def _inverse_root(cov: Tensor, eps: float) -> Tensor:  # (C, 3) -> (C, 3)
     r"""The symmetric inverse square root of V = cov + eps I, in closed form.
 
     .. math:: V^{-1/2} = \frac{1}{st} \begin{pmatrix} V_{ii} + s & -V_{ri} \\
@@ -153,7 +148,7 @@ def inverse_root(cov: Tensor, eps: float) -> Tensor:  # (C, 3) -> (C, 3)
     return torch.stack((ii + eps + s, -ri, rr + eps + s), dim=-1) / (s * t).unsqueeze(-1)
 
 
-def widely_linear(
+def _widely_linear(
     scale: Tensor,  # (C, 3) real, Gamma
     root: Tensor,  # (C, 3) real, V^{-1/2}
 ) -> tuple[Tensor, Tensor]:  # (C,) complex each
