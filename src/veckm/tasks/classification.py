@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
-from veckm.data.augment import Augment
 from veckm.data.samples import Batch
 from veckm.tasks import metrics
+from veckm.tasks.labeling import Labeling
 from veckm.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Labeling):
     """One class per cloud, with cross-entropy and the two accuracies of the paper's Table 2.
 
     Attributes:
@@ -27,20 +27,7 @@ class Classification:
     points: int = 1024
     smoothing: float = 0.0
     name: ClassVar[str] = "classification"
-
-    @staticmethod
-    def recipe(**changes: Any) -> Recipe:
-        """The paper's training settings, with changes."""
-        return Recipe(**{"epochs": 250, "batch": 32, "rate": 1e-3, **changes})
-
-    @staticmethod
-    def augment(normals: bool = False) -> Augment:
-        """The paper's augmentation."""
-        return Augment(normals=normals)
-
-    def loss(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:  # (B, classes)
-        """The sum of the cross-entropies, and their number."""
-        return metrics.cross_entropy(logits, batch.label, self.smoothing)
+    default_recipe: ClassVar[Recipe] = Recipe(epochs=250, batch=32)
 
     def tally(self, logits: Tensor, batch: Batch) -> Tensor:  # (B, classes) -> (classes, classes)
         """The confusion matrix of a batch."""

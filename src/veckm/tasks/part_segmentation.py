@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from veckm.data.augment import Augment
 from veckm.data.samples import Batch
 from veckm.data.shapenetpart import FIRST, NUM_PARTS, PARTS
 from veckm.tasks import metrics
+from veckm.tasks.labeling import Labeling
 from veckm.training.recipe import Recipe
 
 _COUNTS = tuple(PARTS.values())
 
 
 @dataclass(frozen=True)
-class PartSegmentation:
+class PartSegmentation(Labeling):
     """One part per point, the category being known; the two IoUs of the paper's Table 3.
 
     The loss is over all parts. The prediction is the likeliest part of the object's own category.
@@ -33,20 +33,7 @@ class PartSegmentation:
     num_classes: int = NUM_PARTS
     num_categories: int = len(PARTS)
     name: ClassVar[str] = "part-segmentation"
-
-    @staticmethod
-    def recipe(**changes: Any) -> Recipe:
-        """The paper's training settings, with changes."""
-        return Recipe(**{"epochs": 250, "batch": 16, "rate": 1e-3, **changes})
-
-    @staticmethod
-    def augment(normals: bool = False) -> Augment:
-        """The paper's augmentation."""
-        return Augment(normals=normals)
-
-    def loss(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:  # (B, N, parts)
-        """The sum of the cross-entropies of the points, and their number."""
-        return metrics.cross_entropy(logits, batch.label)
+    default_recipe: ClassVar[Recipe] = Recipe(epochs=250, batch=16)
 
     def tally(self, logits: Tensor, batch: Batch) -> Tensor:  # (B, N, parts) -> (categories, 2)
         """For every category the sum of the IoUs of its objects, and their number."""

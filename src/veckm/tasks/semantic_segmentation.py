@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch
 from veckm.tasks import metrics
+from veckm.tasks.labeling import Labeling
 from veckm.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class SemanticSegmentation:
+class SemanticSegmentation(Labeling):
     """One class per point of a scene, with the three metrics of the paper's Table 4.
 
     The paper trains as Point Transformer does: 100 epochs of stochastic gradient descent, its rate
@@ -30,20 +31,12 @@ class SemanticSegmentation:
     num_classes: int = 13
     points: int = 4096
     name: ClassVar[str] = "semantic-segmentation"
-
-    @staticmethod
-    def recipe(**changes: Any) -> Recipe:
-        """Training settings, with changes."""
-        return Recipe(**{"epochs": 100, "batch": 16, "rate": 1e-3, **changes})
+    default_recipe: ClassVar[Recipe] = Recipe(epochs=100, batch=16)
 
     @staticmethod
     def augment(normals: bool = False) -> Augment:
         """Blocks keep their place and, nearly, their size."""
         return Augment(0.0, (0.9, 1.1), per_axis=False, normals=normals)
-
-    def loss(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:  # (B, N, classes)
-        """The sum of the cross-entropies of the labeled points, and their number."""
-        return metrics.cross_entropy(logits, batch.label)
 
     def tally(self, logits: Tensor, batch: Batch) -> Tensor:  # -> (classes, classes)
         """The confusion matrix of a batch."""
