@@ -21,7 +21,7 @@ def inside(street: Street, x: Tensor) -> Tensor:
 
 
 def trial() -> tuple[Street, Tensor, Tensor]:
-    """The street, and the origins and directions of some rays."""
+    """The street, and the origin and the directions of some rays."""
     return make_street(0), *_rays(3.0, torch.linspace(0.1, 6.2, 60), 16)
 
 
@@ -30,7 +30,7 @@ def test_a_ray_is_free_up_to_its_hit_and_blocked_behind_it() -> None:
     distance, _ = street.cast(origin, ray)
     hit = distance.isfinite() & (distance < 60)
     assert int(hit.sum()) > 500
-    origin, ray, distance = origin[hit], ray[hit], distance[hit, None]
+    ray, distance = ray[hit], distance[hit, None]
     assert bool(inside(street, origin + (distance + 1e-3) * ray).all())
     for fraction in torch.linspace(0.01, 0.99, 200):
         assert not bool(inside(street, origin + fraction * distance * ray).any())
@@ -42,14 +42,14 @@ def test_a_ray_that_hits_nothing_meets_nothing_on_its_way() -> None:
     free = distance.isinf()
     assert int(free.sum()) > 20
     for t in torch.linspace(0.5, 100, 400):
-        assert not bool(inside(street, origin[free] + t * ray[free]).any())
+        assert not bool(inside(street, origin + t * ray[free]).any())
 
 
 def test_normals_point_out_of_what_was_hit() -> None:
     street, origin, ray = trial()
     distance, normal = street.cast(origin, ray)
     hit = distance.isfinite() & (distance < 60)
-    spot = origin[hit] + distance[hit, None] * ray[hit]
+    spot = origin + distance[hit, None] * ray[hit]
     torch.testing.assert_close(normal[hit].norm(dim=-1), torch.ones(int(hit.sum())).double())
     assert not bool(inside(street, spot + 2e-3 * normal[hit]).any())
     assert bool(inside(street, spot - 2e-3 * normal[hit]).all())

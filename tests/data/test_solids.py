@@ -15,13 +15,14 @@ from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, pr
 from veckm.data.random_solids import random_shape, random_surface
 from veckm.data.sampling import directions, rotation, uniform
 from veckm.data.solids import Solid
+from veckm.data.statue import make_statue
 
 
-def wavy(seed: int = 0, waves: int = 10, axes: Tensor | None = None) -> Wavy:
+def wavy(seed: int = 0, waves: int = 10, axes: tuple[float, ...] = (1.0, 1.0, 1.0)) -> Wavy:
     g = torch.Generator().manual_seed(seed)
     size = torch.linspace(2, 8, waves, dtype=torch.float64)
     kappa = size.unsqueeze(-1) * directions(g, waves)
-    return Wavy(kappa, 6 * uniform(g, waves), 0.25 / size, axes)
+    return Wavy(kappa, 6 * uniform(g, waves), 0.25 / size, torch.tensor(axes).double())
 
 
 def tilt(solid: Solid, seed: int = 1) -> Solid:
@@ -41,7 +42,7 @@ SMOOTH: dict[str, Solid] = {
     "dice": Superellipsoid(6.0, 3.5),
     "spinning_top": Superellipsoid(2.5, 1.5),
     "wavy": wavy(),
-    "wavy_ellipsoid": wavy(axes=torch.tensor([0.5, 1.0, 2.0]).double()),
+    "wavy_ellipsoid": wavy(axes=(0.5, 1.0, 2.0)),
     "torus": Torus(0.4),
     "cylinder": Frustum(1.0),
     "bucket": Frustum(0.4),
@@ -288,3 +289,12 @@ def test_the_same_seed_gives_the_same_shape_and_the_global_generator_is_left_alo
 def test_a_wrong_option_says_what_was_got(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_formulas_of_derivatives_equal_autograd(number: int) -> None:
+    solid = random_surface(number) if number else make_statue(0)
+    x = solid.sample(300, 1).pos.double()
+    gradient, hessian = Solid.derivatives(solid, x)
+    torch.testing.assert_close(solid.derivatives(x), (gradient, hessian))
+    torch.testing.assert_close(solid.gradient(x), gradient)

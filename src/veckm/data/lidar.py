@@ -26,7 +26,7 @@ ELEVATION = (-25.0, 10.0)  # degrees, of the lowest and the highest beam
 
 _REVOLUTION = 2048  # azimuths of one revolution of a real sensor: more points take more of them
 _LEAST = 360  # azimuths cast even for a few points, so that they come from all around
-_SECTOR = 128  # azimuths at a time, which bounds the memory
+_SECTOR = 16  # azimuths at a time, so that intermediate results stay in the cache
 
 
 def lidar(
@@ -88,7 +88,7 @@ def _drive(
             distance, normal = street.cast(origin, ray)
             hit = distance < RANGE
             measured = distance[hit] + noise * gaussian(generator, int(hit.sum()))
-            found.append((origin[hit] + measured.unsqueeze(-1) * ray[hit], normal[hit]))
+            found.append((origin + measured.unsqueeze(-1) * ray[hit], normal[hit]))
     pos, normal = (torch.cat(parts) for parts in zip(*found, strict=True))
     return pos, normal
 
@@ -97,13 +97,13 @@ def _rays(
     x: float,
     azimuth: Tensor,  # (S,)
     beams: int,
-) -> tuple[Tensor, Tensor]:  # (S * beams, 3) each
-    """Origins and unit directions with the sensor at ``x``, all beams of an azimuth together."""
+) -> tuple[Tensor, Tensor]:  # (3,), (S * beams, 3)
+    """Origin and unit directions with the sensor at ``x``, all beams of an azimuth together."""
     low, high = (math.radians(e) for e in ELEVATION)
     elevation = torch.linspace(low, high, beams, dtype=torch.float64)
     a, e = torch.cartesian_prod(azimuth.double(), elevation).unbind(-1)
     ray = torch.stack((a.cos() * e.cos(), a.sin() * e.cos(), e.sin()), dim=-1)
-    return ray.new_tensor([x, 0.0, HEIGHT]).expand_as(ray), ray
+    return ray.new_tensor([x, 0.0, HEIGHT]), ray
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,11 +126,11 @@ class Street:
 
     def cast(
         self,
-        origin: Tensor,  # (N, 3)
+        origin: Tensor,  # (3,) of all rays
         ray: Tensor,  # (N, 3) unit
     ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
         """Distance to the first surface along each ray, inf for none, and its outward normal."""
-        ground = -origin[:, 2] / ray[:, 2]
+        ground = -origin[2] / ray[:, 2]
         ground = torch.where(ground > 0, ground, torch.inf)
         box, box_normal = self._cast_boxes(origin, ray)
         pole, pole_normal = self._cast_poles(origin, ray)
@@ -143,30 +143,30 @@ class Street:
         """The slab test: a ray is in the box from its last entry to its first exit."""
         cos, sin, zero = self.yaw.cos(), self.yaw.sin(), torch.zeros_like(self.yaw)
         rows = [(cos, sin, zero), (-sin, cos, zero), (zero, zero, zero + 1)]
-        frame = torch.stack([torch.stack(row, -1) for row in rows], 1)  # (Q, 3, 3), to the box
-        o = torch.einsum("qij,nqj->inq", frame, origin[:, None] - self.center)  # (3, N, Q)
-        d = torch.einsum("qij,nj->inq", frame, ray)
-        middle, reach = -o / d, self.half.T.unsqueeze(1) / d.abs()
-        entry, leave = middle - reach, (middle + reach).amin(0)
+        frame = torch.stack([torch.stack(row, -1) for row in rows])  # (3, Q, 3), to the box
+        o = (frame * (origin - self.center)).sum(-1)  # (3, Q)
+        slowness = torch.stack([(ray @ axis.T).reciprocal_() for axis in frame])  # (3, N, Q)
+        middle = slowness * -o.unsqueeze(1)
+        reach = slowness.abs().mul_(self.half.T.unsqueeze(1))
+        leave = (middle + reach).amin(0)
+        entry = middle.sub_(reach)
         first = entry.amax(0)  # (N, Q)
         distance, q = torch.where((first < leave) & (first > 0), first, torch.inf).min(dim=1)
         # The face of the box that is hit: the axis entered last, on the side of the ray.
         at = q.expand(3, 1, -1).mT  # (3, N, 1)
         axis = entry.gather(2, at).argmax(0).squeeze(-1)  # (N,)
-        side = -d.gather(2, at).squeeze(-1).T.sign()  # (N, 3)
-        normal = torch.nn.functional.one_hot(axis, 3) * side
-        return distance, torch.einsum("nij,ni->nj", frame[q], normal)
+        side = -slowness[axis, torch.arange(len(ray)), q].sign()
+        return distance, side.unsqueeze(-1) * frame[axis, q]
 
     def _cast_poles(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
         """The nearer root of |o + t d - foot| = radius in plan, if it is below the top."""
-        d = ray[:, None, :2]  # (N, 1, 2)
-        o = origin[:, None, :2] - self.foot  # (N, P, 2)
-        a, b = d.square().sum(-1), (o * d).sum(-1)
+        d, o = ray[:, :2], origin[:2] - self.foot  # (N, 2), (P, 2)
+        a, b = d.square().sum(-1, keepdim=True), d @ o.T  # (N, 1), (N, P)
         # b^2 - a |o|^2 is -(o x d)^2, which does not cancel for a thin pole far away.
-        cross = o[..., 0] * d[..., 1] - o[..., 1] * d[..., 0]
+        cross = d @ o.flip(1).mul(o.new_tensor([-1.0, 1.0])).T
         root = a * self.radius.square() - cross.square()  # (N, P)
         t = (-b - root.clamp_min(0).sqrt()) / a
-        z = origin[:, 2:] + t * ray[:, 2:]
+        z = origin[2] + t * ray[:, 2:]
         hit = (root > 0) & (t > 0) & (z > 0) & (z < self.height)
         distance, p = torch.where(hit, t, torch.inf).min(dim=1)
         near = torch.where(distance.isfinite(), distance, 0.0).unsqueeze(1)

@@ -8,7 +8,7 @@ torch.Size([1000, 2])
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -33,10 +33,17 @@ class StarShaped(RejectionSampled):
         return 4 * math.pi
 
     def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        u = directions(generator, m)
+        u, spread = self.rays(directions(generator, m))
         radius = (-self.level(u)).exp()
-        slope = self.normals(u)[1].squeeze(-1)
-        return SurfaceSamples(radius.unsqueeze(-1) * u, radius.square() * slope)
+        slope = self.gradient(u).norm(dim=-1)
+        return SurfaceSamples(radius.unsqueeze(-1) * u, radius.square() * slope * spread)
+
+    def rays(
+        self,
+        v: Tensor,  # (N, 3) uniform directions
+    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N,)
+        """Directions to cast rays along, and the solid angle of each relative to that of v."""
+        return v, torch.ones_like(v[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,22 +80,55 @@ class Wavy(StarShaped):
     Shapes:
         - kappa: (W, 3)
         - phase, amplitude: (W,)
-        - axes: (3,) the diagonal of M; ones for a ball
+        - axes: (3,) the diagonal of M; ones, for a ball, unless given
         - log_scale: c
     """
 
     kappa: Tensor
     phase: Tensor
     amplitude: Tensor
-    axes: Tensor | None = None
+    axes: Tensor = field(default_factory=lambda: torch.ones(3, dtype=torch.float64))
     log_scale: float = 0.0
 
     def level(self, x: Tensor) -> Tensor:
-        squared = x.square()
-        norm = squared.sum(-1, keepdim=True).sqrt()
-        waves = (x / norm @ self.kappa.T + self.phase).sin() @ self.amplitude
-        quadric = squared.sum(-1) if self.axes is None else squared @ self.axes
-        return quadric.log() / 2 - waves - self.log_scale
+        waves = self._angle(x).sin() @ self.amplitude
+        return (x.square() @ self.axes).log() / 2 - waves - self.log_scale
+
+    def gradient(self, x: Tensor) -> Tensor:
+        _, across = self._wave_slope(x, self._angle(x))
+        return self.axes * x / (x.square() @ self.axes).unsqueeze(-1) - across
+
+    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        angle = self._angle(x)
+        along, across = self._wave_slope(x, angle)
+        size = (x.square() @ self.axes).sqrt().unsqueeze(-1)
+        slope = self.axes * x / size
+        norm = x.norm(dim=-1).view(-1, 1, 1)
+        u = x.unsqueeze(-1) / norm
+        # The waves depend on the direction alone: P projects onto the plane across it.
+        P = torch.eye(3).to(x) - u * u.mT
+        outer = (self.kappa.unsqueeze(-1) * self.kappa.unsqueeze(1)).flatten(1)  # (W, 9)
+        second = -(angle.sin() @ (self.amplitude.unsqueeze(-1) * outer)).view(-1, 3, 3)
+        mixed = u * across.unsqueeze(1) / norm
+        waves = (P @ second @ P - along.unsqueeze(-1) * P) / norm.square() - mixed - mixed.mT
+        quadric = torch.diag(self.axes) - 2 * slope.unsqueeze(-1) * slope.unsqueeze(1)
+        return slope / size - across, quadric / size.square().unsqueeze(-1) - waves
+
+    def rays(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """More of them where the ellipsoid is far from the origin: fewer are rejected."""
+        x = v * self.axes.rsqrt()
+        norm = x.norm(dim=-1, keepdim=True)
+        return x / norm, self.axes.prod().rsqrt() / norm.squeeze(-1) ** 3
+
+    def _angle(self, x: Tensor) -> Tensor:  # (N, W)
+        return torch.addmm(self.phase, x / x.norm(dim=-1, keepdim=True), self.kappa.T)
+
+    def _wave_slope(self, x: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:  # (N, 1), (N, 3)
+        """The derivative of the waves to u, along u, and to x, which is across it."""
+        norm = x.norm(dim=-1, keepdim=True)
+        slope = angle.cos() @ (self.amplitude.unsqueeze(-1) * self.kappa)
+        along = (slope * x).sum(-1, keepdim=True) / norm
+        return along, (slope - along * x / norm) / norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +234,17 @@ class Hull(Solid):
         return SurfaceSamples(pos, pos.new_ones(m))
 
     def level(self, x: Tensor) -> Tensor:
+        return self._heights(x).amax(-1)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return self._faces[1][self._heights(x).argmax(-1)]
+
+    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.gradient(x), x.new_zeros(len(x), 3, 3)
+
+    def _heights(self, x: Tensor) -> Tensor:  # (N, F)
         _, normal, offset = self._faces
-        return (x @ normal.T + offset).amax(-1)
+        return x @ normal.T + offset
 
 
 def prism(sides: int, top: float = 1.0) -> Hull:

@@ -2,7 +2,7 @@
 
 A solid draws points of its surface and has a level function: negative inside, zero on the
 surface, positive outside. Normals and curvatures are derivatives of the level function, which
-autograd takes, so transformed and combined solids have exact ones too.
+autograd or a formula gives, so transformed and combined solids have exact ones too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veckm.data.sampling import (
 
 Operation = Literal["union", "intersection", "difference"]
 
-_CHUNK = 1 << 15  # candidates at a time, so that intermediate results stay in the cache
+_CHUNK = 1 << 14  # candidates at a time, so that intermediate results stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,26 +94,32 @@ class Solid(ABC):
         .. math:: n = \nabla f / |\nabla f|, \qquad \kappa_{1, 2} = \text{eigenvalues of }
                   \nabla^2 f / |\nabla f| \text{ on the tangent plane}
         """
+        gradient, hessian = self.derivatives(pos)
+        length = gradient.norm(dim=-1, keepdim=True)
+        normal = gradient / length
+        return normal, _tangent_eigenvalues(normal, hessian / length.unsqueeze(-1))
+
+    def derivatives(
+        self,
+        x: Tensor,  # (N, 3)
+    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 3, 3)
+        """Gradient and Hessian of the level: by autograd, unless a solid has a faster way."""
         with torch.inference_mode(False), torch.enable_grad():
-            x = pos.clone().requires_grad_()
+            x = x.clone().requires_grad_()
             # The second term has no value; it gives linear levels a second derivative too.
             level = (self.level(x) + 0 * x.square().sum(-1)).sum()
             (slope,) = torch.autograd.grad(level, x, create_graph=True)
             rows = [torch.autograd.grad(slope[:, k].sum(), x, retain_graph=True) for k in range(3)]
-        hessian, slope = torch.stack([row for (row,) in rows], 1), slope.detach()
-        length = slope.norm(dim=-1, keepdim=True)
-        return slope / length, _tangent_eigenvalues(slope / length, hessian / length.unsqueeze(-1))
+        return slope.detach(), torch.stack([row for (row,) in rows], 1)
 
-    def normals(
+    def gradient(
         self,
-        pos: Tensor,  # (N, 3)
-    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 1)
-        """The direction and the length of the gradient of the level."""
+        x: Tensor,  # (N, 3)
+    ) -> Tensor:  # (N, 3)
+        """The gradient of the level."""
         with torch.inference_mode(False), torch.enable_grad():
-            x = pos.clone().requires_grad_()
-            (slope,) = torch.autograd.grad(self.level(x).sum(), x)
-        length = slope.norm(dim=-1, keepdim=True)
-        return slope / length, length
+            x = x.clone().requires_grad_()
+            return torch.autograd.grad(self.level(x).sum(), x)[0]
 
     def transformed(
         self,
@@ -186,7 +192,7 @@ class Transformed(RejectionSampled):
 
     def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
         samples = self.solid.draw(m, generator)
-        normal, _ = self.solid.normals(samples.pos)
+        normal = torch.nn.functional.normalize(self.solid.gradient(samples.pos), dim=-1)
         growth = (normal @ self._inverse).norm(dim=-1) * torch.linalg.det(self.matrix).abs()
         return SurfaceSamples(samples.pos @ self.matrix.T + self.shift, samples.weight * growth)
 
@@ -197,6 +203,10 @@ class Transformed(RejectionSampled):
 
     def level(self, x: Tensor) -> Tensor:
         return self.solid.level((x - self.shift) @ self._inverse.T)
+
+    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        gradient, hessian = self.solid.derivatives((x - self.shift) @ self._inverse.T)
+        return gradient @ self._inverse, self._inverse.T @ hessian @ self._inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +240,17 @@ class Combined(Solid):
         if self.operation == "union":
             return torch.minimum(a, b)
         return torch.maximum(a, b if self.operation == "intersection" else -b)
+
+    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each part where the surface is its own, so that no part is differentiated in vain."""
+        a, b = self.a.level(x), self.b.level(x)
+        sign = -1 if self.operation == "difference" else 1
+        own = a <= b if self.operation == "union" else a >= sign * b
+        gradient, hessian = torch.empty_like(x), x.new_empty(len(x), 3, 3)
+        gradient[own], hessian[own] = self.a.derivatives(x[own])
+        of_b = self.b.derivatives(x[~own])
+        gradient[~own], hessian[~own] = sign * of_b[0], sign * of_b[1]
+        return gradient, hessian
 
 
 def _tangent_eigenvalues(

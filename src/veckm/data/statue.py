@@ -117,7 +117,7 @@ def _seen(
     spacing = math.sqrt(4 * math.pi / len(u))
     u = u[rows] + spacing / 2 * gaussian(generator, n, 3)
     pos = u * (-solid.level(u)).exp().unsqueeze(-1)  # the level is the log of a gauge
-    return pos, solid.normals(pos)[0]
+    return pos, torch.nn.functional.normalize(solid.gradient(pos), dim=-1)
 
 
 @lru_cache(maxsize=1)
@@ -136,8 +136,9 @@ def _surface(form: int) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3), (F, 3), (F,
     """The point of a statue in every direction of the lattice, its normal, and the area there."""
     solid, u = make_statue(form), _lattice()
     radius = (-solid.level(u)).exp()
-    normal, slope = solid.normals(u)
-    return radius.unsqueeze(-1) * u, normal, radius.square() * slope.squeeze(-1)
+    gradient = solid.gradient(u)
+    slope = gradient.norm(dim=-1)
+    return radius.unsqueeze(-1) * u, gradient / slope.unsqueeze(-1), radius.square() * slope
 
 
 def _returned_light(
