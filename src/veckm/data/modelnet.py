@@ -13,17 +13,18 @@ Nothing is downloaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from veckm.data.cache import Arrays, cached, checksum, read_arrays
 from veckm.data.meshes import read_mesh, sample_mesh
-from veckm.data.samples import Stored, generator_of
-from veckm.data.tables import Draw, Item, check_files, check_labels, read_table, stored
+from veckm.data.samples import Sample, Stored, generator_of
+from veckm.data.tables import Draw, check_files, check_labels, read_table, stored
 from veckm.extras import need
 from veckm.progress import bar
 
@@ -69,19 +70,19 @@ def read_modelnet(
         raise ValueError(
             f"split must be train or test, got {split!r}; for validation use hold_out on train"
         )
-    draw = Draw(points, normals, seed)
     found = _find(folder, split, classes)
+    one_each = found.files[0].suffix in (".off", ".txt")  # the others are in the unit ball already
+    draw = Draw(points, normals, seed, unit_ball=one_each)
     total = checksum(folder, [*found.files, *found.lists])
-    key = {"checksum": total, "points": points, "normals": normals, "seed": seed, "format": 2}
-    arrays = cached(cache, f"modelnet-{split}", key, lambda: found.read(found, draw))
+    key = {"checksum": total, "points": points, "normals": normals, "seed": seed, "format": 3}
+    arrays = cached(cache, f"modelnet-{split}", key, lambda: draw.pack(_read(found, draw)))
     return stored(arrays, tuple(found.classes), total)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What a folder has of a split, and how to read it."""
+    """What a folder has of a split."""
 
-    read: Callable[[_Found, Draw], Arrays]
     files: list[Path]
     classes: list[str]
     lists: list[Path]  # other files that the result depends on
@@ -96,15 +97,15 @@ def _find(folder: Path, split: Split, classes: int) -> _Found:
         there = ", ".join(path.name for path in arrays)
         raise ValueError(f"{folder}: has {len(arrays)} files of one split, {there}; keep one")
     if arrays:
-        return _Found(_read_packed, arrays, _lines(names), [names])
+        return _Found(arrays, _lines(names), [names])
     listed = folder / f"{split}_files.txt"
     if listed.is_file():
         files = check_files([folder / Path(line).name for line in _lines(listed)], HDF5_PAGE)
-        return _Found(_read_packed, files, _lines(names), [listed, names])
+        return _Found(files, _lines(names), [listed, names])
     names, listed = (folder / f"modelnet{classes}_{kind}.txt" for kind in ("shape_names", split))
     if names.is_file():
         files = [folder / line.rpartition("_")[0] / f"{line}.txt" for line in _lines(listed)]
-        return _Found(_read_files, check_files(files, TEXT_PAGE), _lines(names), [listed, names])
+        return _Found(check_files(files, TEXT_PAGE), _lines(names), [listed, names])
     kinds = sorted(path for path in folder.iterdir() if (path / split).is_dir())
     if not kinds:
         raise FileNotFoundError(
@@ -116,7 +117,7 @@ def _find(folder: Path, split: Split, classes: int) -> _Found:
         if not of_kind:
             raise ValueError(f"{kind / split}: the class folder is empty: it has no .off files")
     files = [path for of_kind in meshes for path in of_kind]
-    return _Found(_read_files, files, [kind.name for kind in kinds], [])
+    return _Found(files, [kind.name for kind in kinds], [])
 
 
 def _lines(path: Path) -> list[str]:
@@ -128,43 +129,38 @@ def _lines(path: Path) -> list[str]:
     return lines
 
 
-def _read_files(found: _Found, draw: Draw) -> Arrays:
-    """One object per file: meshes or text."""
+def _read(found: _Found, draw: Draw) -> Iterator[tuple[Path, Sample]]:
+    with bar(len(found.files), "files") as advance:
+        for path in found.files:
+            if path.suffix == ".off":
+                yield path, _read_mesh(path, found, draw)
+            elif path.suffix == ".txt":
+                yield path, _read_text(path, found)
+            else:
+                yield from ((path, sample) for sample in _read_packed(path, found))
+            advance()
 
-    def items() -> Iterator[Item]:
-        with bar(len(found.files), "objects") as advance:
-            for path in found.files:
-                yield _read_mesh(path, found, draw) if path.suffix == ".off" else _text(path, found)
-                advance()
 
-    return draw.pack(items())
-
-
-def _read_mesh(path: Path, found: _Found, draw: Draw) -> Item:
+def _read_mesh(path: Path, found: _Found, draw: Draw) -> Sample:
     try:
         shape = sample_mesh(read_mesh(path), draw.points, generator_of(draw.seed, path.stem))
     except ValueError as error:
         message = str(error)
         raise ValueError(message if str(path) in message else f"{path}: {message}") from error
-    assert shape.normal is not None
-    label = np.array(found.classes.index(path.parent.parent.name))
-    return Item(path, path.stem, shape.pos.numpy(), label, shape.normal.numpy())
+    label = torch.tensor(found.classes.index(path.parent.parent.name))
+    return Sample(path.stem, shape.pos, label, shape.normal)
 
 
-def _text(path: Path, found: _Found) -> Item:
+def _read_text(path: Path, found: _Found) -> Sample:
     if path.parent.name not in found.classes:
         raise ValueError(f"{path}: its class is not one of {found.lists[-1]}")
-    table, label = read_table(path, 6), np.array(found.classes.index(path.parent.name))
-    return Item(path, path.stem, table[:, :3], label, table[:, 3:])
+    table = torch.from_numpy(read_table(path, 6))
+    label = torch.tensor(found.classes.index(path.parent.name))
+    return Sample(path.stem, table[:, :3], label, table[:, 3:])
 
 
-def _read_packed(found: _Found, draw: Draw) -> Arrays:
-    """Files of many objects that are in the unit ball already: HDF5 or .npz."""
-    items = [item for path in found.files for item in _objects(path, found)]
-    return replace(draw, unit_ball=False).pack(items)
-
-
-def _objects(path: Path, found: _Found) -> Iterator[Item]:
+def _read_packed(path: Path, found: _Found) -> Iterator[Sample]:
+    """The objects of an HDF5 or .npz file."""
     held = read_arrays(path) if path.suffix == ".npz" else _read_hdf5(path)
     xyz, label, normal = held.get("xyz"), held.get("label"), held.get("normal")
     if xyz is None or label is None:
@@ -177,9 +173,10 @@ def _objects(path: Path, found: _Found) -> Iterator[Item]:
             "not (M, N, 3) and M of each"
         )
     check_labels(path, label, len(found.classes))
-    for k, name in enumerate(names):
-        own = None if normal is None or normal.shape != xyz.shape else normal[k]
-        yield Item(path, str(name), xyz[k], label[k], own)
+    normals = None if normal is None or normal.shape != xyz.shape else torch.from_numpy(normal)
+    for k, (name, pos) in enumerate(zip(names, torch.from_numpy(xyz), strict=True)):
+        own = None if normals is None else normals[k]
+        yield Sample(str(name), pos, torch.tensor(int(label[k])), own)
 
 
 def _read_hdf5(path: Path) -> Arrays:

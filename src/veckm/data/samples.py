@@ -220,12 +220,12 @@ def generator_of(*key: int | str) -> torch.Generator:
 
 
 def pick_points(sample: Sample, count: int, generator: torch.Generator) -> Sample:
-    """``count`` points of a sample: a random choice, or all of them and some repeated.
+    """``count`` points of a sample: a random choice, or all of them in order and some repeated.
 
     Repeated points have the label :data:`IGNORE`, so that none counts twice.
     """
     n = len(sample.pos)
-    if n >= count:
+    if n > count:
         rows = torch.randperm(n, generator=generator)[:count]
     else:
         more = torch.randint(n, (count - n,), generator=generator)

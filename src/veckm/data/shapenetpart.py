@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from veckm.data.cache import cached, checksum, read_arrays
-from veckm.data.samples import Stored
-from veckm.data.tables import Draw, Item, check_files, check_labels, read_table, stored
+from veckm.data.samples import Sample, Stored
+from veckm.data.tables import Draw, check_files, check_labels, read_table, stored
 from veckm.progress import bar
 
 #: The project, and the release with normals.
@@ -79,10 +80,10 @@ def read_shapenetpart(
     lists, files = ([], arrays) if arrays else _listed(folder, splits, synsets)
     total = checksum(folder, [folder / "synsetoffset2category.txt", *lists, *files])
     key = {"checksum": total, "split": split, "points": points, "normals": normals}
-    key |= {"repeat": repeat, "seed": seed, "format": 2}
+    key |= {"repeat": repeat, "seed": seed, "format": 3}
     items = _read_npz(files, synsets, splits) if arrays else _read_text(files, synsets)
     packed = cached(cache, f"shapenetpart-{split}", key, lambda: draw.pack(items))
-    return stored(packed, _NAMES, total, category=True)
+    return stored(packed, _NAMES, total)
 
 
 def _synsets(folder: Path) -> dict[str, int]:
@@ -122,17 +123,18 @@ def _listed(
     return lists, check_files(files, TEXT_PAGE)
 
 
-def _read_text(files: list[Path], synsets: dict[str, int]) -> Iterator[Item]:
+def _read_text(files: list[Path], synsets: dict[str, int]) -> Iterator[tuple[Path, Sample]]:
     with bar(len(files), "objects") as advance:
         for path in files:
             table, category = read_table(path, 7), synsets[path.parent.name]
-            yield _item(path, path.stem, table[:, :3], table[:, 6], table[:, 3:6], category)
+            normal = table[:, 3:6]
+            yield path, _sample(path, path.stem, table[:, :3], table[:, 6], normal, category)
             advance()
 
 
 def _read_npz(
     files: list[Path], synsets: dict[str, int], splits: tuple[str, ...]
-) -> Iterator[Item]:
+) -> Iterator[tuple[Path, Sample]]:
     count = 0
     for path in files:
         synset = path.stem.partition("_")[0]
@@ -145,19 +147,23 @@ def _read_npz(
         for i in np.flatnonzero(np.isin(held["split"], splits)):
             normal = held["normal"][i] if "normal" in held else None
             xyz, part = held["xyz"][i], held["part"][i]
-            yield _item(path, str(held["id"][i]), xyz, part, normal, synsets[synset])
+            name, category = str(held["id"][i]), synsets[synset]
+            yield path, _sample(path, name, xyz, part, normal, category)
             count += 1
     if not count:
         raise ValueError(f"{files[0].parent}: has no object of the split {'+'.join(splits)}")
 
 
-def _item(
+def _sample(
     path: Path,
     name: str,
     xyz: np.ndarray,  # (N, 3)
     part: np.ndarray,  # (N,)
     normal: np.ndarray | None,  # (N, 3)
     category: int,
-) -> Item:
+) -> Sample:
     check_labels(path, part, PARTS[CATEGORIES[category]], FIRST[category])
-    return Item(path, name, xyz, part, normal, category)
+    label, features = torch.from_numpy(part).long(), None
+    if normal is not None:
+        features = torch.from_numpy(normal)
+    return Sample(name, torch.from_numpy(xyz), label, features, category)

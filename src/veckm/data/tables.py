@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from veckm.data.cache import Arrays
-from veckm.data.samples import IGNORE, Batch, Stored, generator_of
+from veckm.data.samples import Batch, Sample, Stored, collate, generator_of, pick_points
 
 
 def read_table(path: Path, columns: int) -> np.ndarray:  # (N, columns) float64
@@ -64,22 +65,6 @@ def check_files(files: list[Path], page: str) -> list[Path]:
     return files
 
 
-@dataclass(frozen=True, eq=False)
-class Item:
-    """One object of a dataset as it was read.
-
-    Shapes:
-        - xyz: (N, 3), label: () or (N,), normal: (N, 3) or None
-    """
-
-    path: Path
-    name: str
-    xyz: np.ndarray
-    label: np.ndarray
-    normal: np.ndarray | None = None
-    category: int = 0
-
-
 @dataclass(frozen=True)
 class Draw:
     """How many points to take of every object, and whether with normals."""
@@ -94,67 +79,43 @@ class Draw:
         if self.points < 1:
             raise ValueError(f"points must be at least 1, got {self.points}")
 
-    def pack(self, items: Iterable[Item]) -> Arrays:
-        """All objects with equally many points."""
-        rows = [self._one(item) for item in items]
-        return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    def pack(self, samples: Iterable[tuple[Path, Sample]]) -> Arrays:
+        """All objects, read from the files beside them, with equally many points."""
+        drawn = [self._one(path, sample) for path, sample in samples]
+        names = np.array([sample.name for sample in drawn])
+        tensors = {key: t for key, t in vars(collate(drawn)).items() if t is not None}
+        return {"name": names, **{key: t.numpy() for key, t in tensors.items()}}
 
-    def _one(self, item: Item) -> Arrays:
-        if item.xyz.ndim != 2 or item.xyz.shape[1] != 3:
-            raise ValueError(f"{item.path}: {item.name} has shape {item.xyz.shape}, not (N, 3)")
-        if not np.isfinite(item.xyz).all():
-            raise ValueError(f"{item.path}: {item.name} has NaN or infinite coordinates")
-        rows, n = self._rows(item), len(item.xyz)
-        xyz, label = item.xyz[rows], item.label.astype(np.int64)
-        if label.ndim:
-            label = label[rows]
-            label[n:] = IGNORE  # points that are taken a second time
-        out = {
-            "name": np.array(item.name),
-            "pos": unit_ball(xyz.astype(np.float64)) if self.unit_ball else xyz.astype(np.float32),
-            "label": label,
-            "category": np.array(item.category, dtype=np.int64),
-        }
-        if self.normals:
-            if item.normal is None or item.normal.shape != item.xyz.shape:
-                raise ValueError(f"{item.path}: has no normals of its points; leave normals out")
-            out["normal"] = item.normal[rows].astype(np.float32)
-        return out
-
-    def _rows(self, item: Item) -> np.ndarray:  # (points,)
-        """A random choice of the points; all of them, in order, if just as many are wanted."""
-        have, want = len(item.xyz), self.points
-        generator = generator_of(self.seed, item.name)
-        if have < want and not self.repeat:
+    def _one(self, path: Path, sample: Sample) -> Sample:
+        pos, normal = sample.pos, sample.features if self.normals else None
+        if pos.dim() != 2 or pos.shape[1] != 3:
+            raise ValueError(f"{path}: {sample.name} has shape {tuple(pos.shape)}, not (N, 3)")
+        if not bool(pos.isfinite().all()):
+            raise ValueError(f"{path}: {sample.name} has NaN or infinite coordinates")
+        if self.normals and (normal is None or normal.shape != pos.shape):
+            raise ValueError(f"{path}: has no normals of its points; leave normals out")
+        if len(pos) < self.points and not self.repeat:
+            twice = ", or take some twice with repeat=True (--repeat)" if sample.label.dim() else ""
             raise ValueError(
-                f"{item.path}: has {have} points, fewer than the {want} asked for; ask for at most "
-                f"{have}"
-                + (", or take some twice with repeat=True (--repeat)" if item.label.ndim else "")
+                f"{path}: has {len(pos)} points, fewer than the {self.points} asked for; ask for "
+                f"at most {len(pos)}{twice}"
             )
-        if have <= want:
-            more = torch.randint(have, (want - have,), generator=generator).numpy()
-            return np.concatenate((np.arange(have), more))
-        return torch.randperm(have, generator=generator)[:want].numpy()
+        normal = None if normal is None else normal.float()
+        generator = generator_of(self.seed, sample.name)
+        drawn = pick_points(replace(sample, features=normal), self.points, generator)
+        return replace(drawn, pos=unit_ball(drawn.pos) if self.unit_ball else drawn.pos.float())
 
 
-def stored(
-    arrays: Arrays, classes: tuple[str, ...], checksum: str, category: bool = False
-) -> Stored:
+def stored(arrays: Arrays, classes: tuple[str, ...], checksum: str) -> Stored:
     """The dataset of packed arrays."""
     tensors = {key: torch.from_numpy(value) for key, value in arrays.items() if key != "name"}
-    batch = Batch(
-        tensors["pos"],
-        tensors["label"],
-        tensors.get("normal"),
-        tensors["category"] if category else None,
-    )
-    return Stored([str(name) for name in arrays["name"]], batch, classes, checksum)
+    return Stored([str(name) for name in arrays["name"]], Batch(**tensors), classes, checksum)
 
 
 def unit_ball(
-    pos: np.ndarray,  # (N, 3)
-) -> np.ndarray:  # (N, 3) float32
+    pos: Tensor,  # (N, 3)
+) -> Tensor:  # (N, 3) float32
     """Centered at the mean, with the farthest point at distance one."""
-    pos = pos - pos.mean(0)
-    size = np.sqrt((pos * pos).sum(-1)).max()
-    return np.asarray(pos / (size if size > 0 else 1.0), dtype=np.float32)
+    pos = pos.double() - pos.double().mean(0)
+    size = float(pos.norm(dim=-1).max())
+    return (pos / (size or 1.0)).float()
