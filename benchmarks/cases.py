@@ -21,12 +21,16 @@ PAPER_P = 4096
 CLOUDS: dict[str, Callable[[int], Tensor]] = {
     "statue": lambda n: shapes.statue(n).pos,
     "sphere": lambda n: shapes.sphere(n).pos,
-    "volume": lambda n: shapes.volume(n).pos,
-    "thick shell": lambda n: shapes.thick_shell(n).pos,
+    "volume": lambda n: shapes.sphere(n).pos * _random(torch.rand, n) ** (1 / 3),
+    "thick shell": lambda n: shapes.sphere(n).pos * (0.8 + 0.1 * _random(torch.randn, n)),
     "lidar": lambda n: shapes.lidar(n).pos,
 }
 _WARM_POINTS = 2000
 _LONG = 2.0  # seconds; longer calls are warmed up on a few points
+
+
+def _random(draw: Callable[..., Tensor], n: int) -> Tensor:  # (n, 1)
+    return draw(n, 1, generator=torch.Generator().manual_seed(1))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from experiments.table1.paper import LocalEncoder
-from veckm.data.shapes import volume
+from veckm.data.shapes import sphere
 from veckm.models import ops
 from veckm.models.dgcnn import EdgeConv
 from veckm.models.fused import mlp_maxpool
@@ -206,7 +206,8 @@ def spread_points(count: int) -> Tensor:  # (count, 3)
     Each moves to the middle of what is nearest to it. Always the same points for a count.
     """
     _at_least("kernel_points", count, 2)
-    ball = volume(max(4000, 50 * count)).pos
+    ball = sphere(max(4000, 50 * count)).pos
+    ball = ball * torch.rand(len(ball), 1, generator=torch.Generator().manual_seed(0)) ** (1 / 3)
     center = ball[:count].clone()
     for _ in range(60):
         center[0] = 0

@@ -84,8 +84,6 @@ def test_the_points_of_a_shape_are_taken_as_they_are() -> None:
     torch.testing.assert_close(ring.norm(dim=-1), torch.full((1000,), 0.7))
     with pytest.raises(ValueError, match=r"3000 points, of which \d+ are left .* n = 3000"):
         make_cloud(shape, "stripe", n=3000)
-    with pytest.raises(ValueError, match="has no normals"):
-        make_cloud(shapes.volume(10), "none", n=10)
 
 
 @pytest.mark.parametrize(

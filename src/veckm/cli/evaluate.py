@@ -16,7 +16,7 @@ from veckm.cli.verb import Verb, coordinates, read_cloud
 from veckm.data import shapes
 from veckm.data.pcpnet import PCPNet
 from veckm.data.protocol import SETS, LabeledCloud
-from veckm.data.sampling import check_count
+from veckm.inputs import check_count
 from veckm.tasks.normals import load
 from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.estimate import estimate, shipped
@@ -53,7 +53,7 @@ class EvaluateNormals(Verb):
     def run(self) -> None:
         """Score every cloud; print the table."""
         if self.limit is not None:
-            check_count(self.limit)
+            check_count(self.limit, "--limit")
         net = shipped() if self.weights is None else load(self.weights)
         scores: dict[str, dict[str, list[float]]] = {}
         for cloud in islice(self._clouds(), self.limit):
@@ -72,7 +72,6 @@ class EvaluateNormals(Verb):
     def _clouds(self) -> Iterator[LabeledCloud]:
         if self.source is None:
             shape = shapes.scan(_SAMPLE_POINTS)
-            assert shape.normal is not None
             yield _whole("sample scan", shape.pos, shape.normal)
         elif self.source.is_dir():
             yield from PCPNet(self.source, "test")

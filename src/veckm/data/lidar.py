@@ -12,13 +12,12 @@ from torch import Tensor
 from veckm.data.sampling import (
     Seed,
     Shape,
-    check_count,
-    check_positive,
     finish,
     gaussian,
     uniform,
 )
 from veckm.data.solids import cpu_generator
+from veckm.inputs import check_count
 
 RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters
 HEIGHT = 1.9  # meters, of the sensor above the ground
@@ -57,8 +56,8 @@ def lidar(
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = cpu_generator(seed), check_count(n)
-    check_positive("beams", beams)
+    generator, n = cpu_generator(seed), check_count(n, "n")
+    check_count(beams, "beams")
     street = make_street(scene)
     distance, _ = street.cast(*_rays(0.0, 2 * torch.pi / 90 * torch.arange(90), beams))
     hits = max(float((distance < RANGE).float().mean()), 1e-3)  # share of the beams that return

@@ -12,13 +12,13 @@ from veckm.data.corrupt import Density, diagonal
 from veckm.data.sampling import (
     Seed,
     Shape,
-    check_count,
     collect,
     finish,
     make_generator,
     pick,
     uniform,
 )
+from veckm.inputs import check_count
 from veckm.io.meshes import SUFFIXES, read_triangles
 
 __all__ = ["SUFFIXES", "Mesh", "normalize", "read_mesh", "sample_mesh"]
@@ -85,7 +85,7 @@ def sample_mesh(mesh: Mesh, n: int, seed: Seed = 0, density: Density | None = No
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = make_generator(seed), check_count(n)
+    generator, n = make_generator(seed), check_count(n, "n")
     corners = mesh.vertices[mesh.faces]  # (F, 3, 3)
     first, edges = corners[:, 0], corners[:, 1:] - corners[:, :1]
     cross = torch.linalg.cross(edges[:, 0], edges[:, 1])

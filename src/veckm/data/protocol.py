@@ -18,7 +18,8 @@ from torch import Tensor
 
 from veckm.data.corrupt import Density, add_noise, gradient_density, stripe_density
 from veckm.data.meshes import SUFFIXES, Mesh, normalize, read_mesh, sample_mesh
-from veckm.data.sampling import Seed, Shape, check_count, collect, make_generator, uniform
+from veckm.data.sampling import Seed, Shape, collect, make_generator, uniform
+from veckm.inputs import check_count
 
 #: The six sets, in the order of the published tables.
 SETS = ("none", "low", "med", "high", "stripe", "gradient")
@@ -87,14 +88,13 @@ def make_cloud(
     """
     if set not in SETS:
         raise ValueError(f"set must be one of {', '.join(SETS)}, got {set!r}")
-    generator, n, evaluated = make_generator(seed), check_count(n), check_count(evaluated)
+    generator, n = make_generator(seed), check_count(n, "n")
+    evaluated = check_count(evaluated, "evaluated")
     density = None
     if set in ("stripe", "gradient"):
         make_density = stripe_density if set == "stripe" else gradient_density
         density = make_density(_extent(source, generator), generator)
     shape = _sample(source, n, generator, density)
-    if shape.normal is None:
-        raise ValueError("the shape has no normals to evaluate with; pass one with normals")
     subset = torch.randperm(n, generator=generator, device=generator.device)[:evaluated]
     pos = add_noise(shape.pos, NOISE[set], generator) if NOISE[set] else shape.pos
     return LabeledCloud(name, set, pos, shape.normal, subset.sort().values, shape.curvature)

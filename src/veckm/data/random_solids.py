@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, prism
-from veckm.data.sampling import Seed, Shape, check_count, directions, gaussian, rotation, uniform
+from veckm.data.sampling import Seed, Shape, directions, gaussian, rotation, uniform
 from veckm.data.solids import Combined, Operation, Solid, cpu_generator
+from veckm.inputs import check_count
 
 
 def random_shape(n: int, seed: Seed = 0) -> Shape:
@@ -21,7 +22,7 @@ def random_shape(n: int, seed: Seed = 0) -> Shape:
     Shapes:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
-    generator, n = cpu_generator(seed), check_count(n)
+    generator, n = cpu_generator(seed), check_count(n, "n")
     return random_surface(generator).sample(n, generator)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ Seed = int | torch.Generator
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    r"""Points of a known shape, with the exact normals and curvatures where it has them.
+    r"""Points of a known shape, with the exact normals, and curvatures where they are known.
 
     .. math:: \{(x_k, n_k)\}_{k=1}^{N}, \qquad |n_k| = 1, \qquad
               dn(t_1) = \kappa_1 t_1, \quad dn(t_2) = \kappa_2 t_2, \quad \kappa_1 \ge \kappa_2
@@ -24,8 +23,7 @@ class Shape:
 
     Attributes:
         pos: the points.
-        normal: the outward unit normal of the surface at the point before any noise; None for a
-            shape without a surface.
+        normal: the outward unit normal of the surface at the point before any noise.
         curvature: the principal curvatures, the larger first, in one over the unit of ``pos``;
             None where they are not known.
 
@@ -36,13 +34,13 @@ class Shape:
     """
 
     pos: Tensor
-    normal: Tensor | None = None
+    normal: Tensor
     curvature: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Shape:
         """Some of the points, by index or mask."""
-        normal, curvature = (None if t is None else t[rows] for t in (self.normal, self.curvature))
-        return Shape(self.pos[rows], normal, curvature)
+        curvature = None if self.curvature is None else self.curvature[rows]
+        return Shape(self.pos[rows], self.normal[rows], curvature)
 
 
 def make_generator(seed: Seed) -> torch.Generator:
@@ -50,23 +48,6 @@ def make_generator(seed: Seed) -> torch.Generator:
     if isinstance(seed, torch.Generator):
         return seed
     return torch.Generator().manual_seed(seed)
-
-
-def check_count(n: int) -> int:
-    """``n`` if it is a whole number of at least 1; raises otherwise."""
-    try:
-        count = operator.index(n)
-    except TypeError:
-        raise TypeError(f"n is a number of points, got {n!r}; pass a whole number") from None
-    if count < 1:
-        raise ValueError(f"n is a number of points, got {count}; ask for at least 1")
-    return count
-
-
-def check_positive(name: str, value: float) -> None:
-    """Raise a ValueError unless ``value`` is above zero."""
-    if not value > 0:
-        raise ValueError(f"{name} must be above zero, got {value}")
 
 
 def uniform(generator: torch.Generator, *size: int) -> Tensor:
@@ -142,7 +123,6 @@ def collect(
     return tuple(torch.cat(column)[:n] for column in zip(*parts, strict=True))
 
 
-def finish(pos: Tensor, normal: Tensor | None = None, curvature: Tensor | None = None) -> Shape:
+def finish(pos: Tensor, normal: Tensor, curvature: Tensor | None = None) -> Shape:
     """The float64 work as a float32 :class:`Shape`."""
-    normal = None if normal is None else normal.float()
-    return Shape(pos.float(), normal, None if curvature is None else curvature.float())
+    return Shape(pos.float(), normal.float(), None if curvature is None else curvature.float())

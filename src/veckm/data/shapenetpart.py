@@ -163,7 +163,5 @@ def _sample(
     category: int,
 ) -> Sample:
     check_labels(path, part, PARTS[CATEGORIES[category]], FIRST[category])
-    label, features = torch.from_numpy(part).long(), None
-    if normal is not None:
-        features = torch.from_numpy(normal)
-    return Sample(name, torch.from_numpy(xyz), label, features, category)
+    pos, label = torch.from_numpy(xyz), torch.from_numpy(part).long()
+    return Sample(name, pos, label, None if normal is None else torch.from_numpy(normal), category)

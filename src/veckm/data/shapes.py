@@ -15,18 +15,9 @@ import torch
 from veckm.data.lidar import lidar
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus
 from veckm.data.random_solids import random_shape
-from veckm.data.sampling import (
-    Seed,
-    Shape,
-    check_count,
-    check_positive,
-    directions,
-    finish,
-    gaussian,
-    make_generator,
-    uniform,
-)
+from veckm.data.sampling import Seed, Shape
 from veckm.data.statue import scan, statue
+from veckm.inputs import check_positive
 
 __all__ = [
     "Shape",
@@ -37,9 +28,7 @@ __all__ = [
     "scan",
     "sphere",
     "statue",
-    "thick_shell",
     "torus",
-    "volume",
 ]
 
 
@@ -68,7 +57,7 @@ def torus(n: int, seed: Seed = 0, major: float = 0.7, minor: float = 0.3) -> Sha
     Shapes:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
-    check_positive("minor", minor)
+    check_positive(minor, "minor")
     if major < minor:
         raise ValueError(f"major is {major} and minor {minor}; a ring needs major >= minor")
     return Torus(minor / major).stretched((major, major, major)).sample(n, seed)
@@ -87,7 +76,7 @@ def box(n: int, seed: Seed = 0, half: tuple[float, float, float] = (0.7, 0.55, 0
     Shapes:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
-    check_positive("every half length", min(half))
+    check_positive(min(half), "every half length")
     sides = [torch.tensor([-h, h], dtype=torch.float64) for h in half]
     return Hull(torch.cartesian_prod(*sides)).sample(n, seed)
 
@@ -106,40 +95,6 @@ def cylinder(n: int, seed: Seed = 0, radius: float = 0.5, half_height: float = 0
     Shapes:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
-    check_positive("radius", radius)
-    check_positive("half_height", half_height)
+    check_positive(radius, "radius")
+    check_positive(half_height, "half_height")
     return Frustum().stretched((radius, radius, half_height)).sample(n, seed)
-
-
-def volume(n: int, seed: Seed = 0) -> Shape:
-    r"""n points of the solid unit ball, uniform by volume; there is no surface, so no normals.
-
-    .. math:: |x| \le 1, \qquad P(|x| < r) = r^3
-
-    Shapes:
-        - pos: (n, 3)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    return finish(directions(generator, n) * uniform(generator, n, 1) ** (1 / 3))
-
-
-def thick_shell(n: int, seed: Seed = 0, thickness: float = 0.1) -> Shape:
-    r"""n points of a sphere with noise along the normal, of standard deviation ``thickness``.
-
-    .. math:: x = (\rho + t \xi) u, \qquad |u| = 1, \quad \xi \sim N(0, 1), \quad \rho = 1 - 2t
-
-    The smaller radius keeps nearly all points in the unit ball. The normal is u.
-
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        thickness: t, at most 0.25.
-
-    Shapes:
-        - pos, normal: (n, 3)
-    """
-    generator, n = make_generator(seed), check_count(n)
-    if not 0 <= thickness <= 0.25:
-        raise ValueError(f"thickness is {thickness}; pass one from 0 to 0.25 of the unit ball")
-    u = directions(generator, n)
-    return finish((1 - 2 * thickness + thickness * gaussian(generator, n, 1)) * u, u)

@@ -19,13 +19,12 @@ from torch import Tensor
 from veckm.data.sampling import (
     Seed,
     Shape,
-    check_count,
-    check_positive,
     collect,
     finish,
     make_generator,
     uniform,
 )
+from veckm.inputs import check_count, check_positive
 
 Operation = Literal["union", "intersection", "difference"]
 
@@ -74,7 +73,7 @@ class Solid(ABC):
         Shapes:
             - pos, normal: (n, 3), curvature: (n, 2)
         """
-        generator, n = cpu_generator(seed), check_count(n)
+        generator, n = cpu_generator(seed), check_count(n, "n")
 
         def trial(m: int) -> tuple[Tensor, ...]:
             samples = self.draw(m, generator)
@@ -131,7 +130,7 @@ class Solid(ABC):
 
     def stretched(self, factors: Sequence[float]) -> Solid:
         """The solid stretched along x, y and z."""
-        check_positive("every factor", min(factors))
+        check_positive(min(factors), "every factor")
         return self.transformed(torch.diag(torch.tensor(factors, dtype=torch.float64)))
 
     def __or__(self, other: Solid) -> Solid:

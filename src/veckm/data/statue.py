@@ -13,8 +13,6 @@ from veckm.data.primitives import Wavy
 from veckm.data.sampling import (
     Seed,
     Shape,
-    check_count,
-    check_positive,
     directions,
     finish,
     gaussian,
@@ -22,6 +20,7 @@ from veckm.data.sampling import (
     uniform,
 )
 from veckm.data.solids import cpu_generator
+from veckm.inputs import check_count
 
 _WAVES = 28
 _DISTANCE = 2.6  # of the scanner from the origin
@@ -83,8 +82,8 @@ def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = cpu_generator(seed), check_count(n)
-    check_positive("views", views)
+    generator, n = cpu_generator(seed), check_count(n, "n")
+    check_count(views, "views")
     parts: list[tuple[Tensor, Tensor]] = []
     for view in range(min(views, n)):  # fewer points than views leave some without any
         count = n // views + (view < n % views)

@@ -85,5 +85,4 @@ def _scan(
         shape = scan(n, generator, form=number, noise=0.002 * noise)
     else:
         shape = lidar(n, generator, scene=number, noise=0.02 * noise)
-    assert shape.normal is not None
     return shape.pos, shape.normal
