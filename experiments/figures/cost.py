@@ -145,7 +145,7 @@ def draw(times: Times) -> Figure:
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
     figure.suptitle(
-        f"Time of local encoders, {DIM} numbers a point (complex in VecKM), "
+        f"Time of local encoders, {DIM} numbers per point (complex in VecKM), "
         f"CPU, threads: {times.threads}",
         fontsize=11,
         x=0.01,

@@ -61,7 +61,7 @@ def compute(quick: bool = False) -> list[Panel]:
 
 
 def draw(panels: list[Panel]) -> Figure:
-    """A row a shape, a column a noise."""
+    """One row per shape, one column per level of noise."""
     names = list(dict.fromkeys(panel.shape for panel in panels))
     figure = Figure(figsize=(9.6, 4.9))
     axes = figure.subplots(len(names), len(NOISE), squeeze=False)

@@ -75,7 +75,7 @@ class VecKMEncoder(LocalEncoder):
         hidden: complex channels of each.
         dim: D, complex numbers for each scale.
         alpha: level of detail.
-        beta: inverse size of the window, one a scale.
+        beta: inverse size of the window, one per scale.
         engine: how G is computed; the paper's is ``"random"``.
         eps: accuracy of G.
         seed: of the frequencies.

@@ -1,4 +1,4 @@
-"""`veckm encode`: what it says, what it writes, and what it says when it cannot."""
+"""`veckm encode`: its text, the files it writes, and its errors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`veckm normals`: what it says, what it writes, and what it says when it cannot."""
+"""`veckm normals`: its text, the files it writes, and its errors."""
 
 import json
 

@@ -49,10 +49,10 @@ def test_normals_point_out_of_what_was_hit() -> None:
     street, origin, ray = trial()
     distance, normal = street.cast(origin, ray)
     hit = distance.isfinite() & (distance < 60)
-    spot = origin + distance[hit, None] * ray[hit]
+    place = origin + distance[hit, None] * ray[hit]
     torch.testing.assert_close(normal[hit].norm(dim=-1), torch.ones(int(hit.sum())).double())
-    assert not bool(inside(street, spot + 2e-3 * normal[hit]).any())
-    assert bool(inside(street, spot - 2e-3 * normal[hit]).all())
+    assert not bool(inside(street, place + 2e-3 * normal[hit]).any())
+    assert bool(inside(street, place - 2e-3 * normal[hit]).all())
 
 
 def test_other_scenes_are_other_streets_and_always_the_same() -> None:

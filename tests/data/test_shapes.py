@@ -241,7 +241,7 @@ def test_lidar_sees_no_point_from_behind() -> None:
     assert float(length(ray).max()) < RANGE
 
 
-def test_lidar_in_metres_is_the_same_scan_times_the_range() -> None:
+def test_lidar_in_meters_is_the_same_scan_times_the_range() -> None:
     small, large = shapes.lidar(1000), shapes.lidar(1000, meters=True)
     torch.testing.assert_close(small.pos * RANGE, large.pos)
 

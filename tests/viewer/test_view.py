@@ -1,4 +1,4 @@
-"""`veckm view`: what it says, how it ends, and one line for each bad input."""
+"""`veckm view`: its text, how it ends, and one line for each bad input."""
 
 from __future__ import annotations
 

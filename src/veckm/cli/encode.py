@@ -16,15 +16,13 @@ from veckm import VecKM, radius_from_beta, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import OutputFile, coordinates, read_cloud, save_array
+from veckm.cli.verb import OutputFile, coordinates, save_array
 from veckm.components import as_real, principal_components
-from veckm.data import shapes
 from veckm.encoder import DEFAULT_DETAIL
 from veckm.inputs import SMALLEST_EPS
 from veckm.planning import EngineName, Plan
 from veckm.sizes import WindowName
 
-_SAMPLE_POINTS = 20_000
 #: Neighbors within the suggested radius, for half of the points.
 _NEIGHBORS = 64
 
@@ -104,13 +102,11 @@ class Encode(CloudVerb):
         )
 
     def run_in_memory(self) -> None:
-        if self.cloud is None:
-            pos = shapes.scan(_SAMPLE_POINTS).pos
-        else:
-            pos = coordinates(read_cloud(self.cloud))
+        source, points, _ = self.read_input()
+        pos = coordinates(points)
         encoder = self._encoder(pos)
         x = _centered(pos, encoder.alpha[0], self.eps)
-        cloud = self._about_cloud(pos, x, encoder.radius[0])
+        cloud = self._about_cloud(source, pos, x, encoder.radius[0])
         setting = self._about_setting(encoder, len(pos))
         start = time.perf_counter()
         (plan,) = encoder.plans(x, progress=False if self.silent else None)
@@ -141,8 +137,7 @@ class Encode(CloudVerb):
             seed=self.seed,
         )
 
-    def _about_cloud(self, pos: Tensor, x: Tensor, radius: float) -> dict[str, Any]:
-        source = "sample scan" if self.cloud is None else str(self.cloud)
+    def _about_cloud(self, source: str, pos: Tensor, x: Tensor, radius: float) -> dict[str, Any]:
         box, note = (pos.amax(0) - pos.amin(0)).tolist(), _rounding(pos, radius)
         dtype, computed_in = _name(pos.dtype), _name(x.dtype)
         self.title("encode")

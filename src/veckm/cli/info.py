@@ -57,7 +57,7 @@ class Info(Verb):
     cloud: InputFile
     """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     quick: Flag = False
-    """Only what the file itself says, without a trial run."""
+    """Only the contents of the file, without a trial run."""
 
     def run(self) -> None:
         """Read, try, print."""
@@ -112,7 +112,9 @@ def _trial_lines(
     ]
     for cost in costs:
         memory = f"{text.bytes_of(int(cost.memory))} of memory{' in tiles' if cost.tiles else ''}"
-        out.append(labeled(cost.verb, f"about {_duration(cost.seconds)} and {memory}"))
+        out.append(
+            labeled(cost.verb, f"about {text.seconds(max(1, round(cost.seconds)))} and {memory}")
+        )
     threads = text.counted(torch.get_num_threads(), "thread")
     return [*out, labeled("", f"estimated from {text.counted(tried, 'point')} with {threads}")]
 
@@ -180,12 +182,3 @@ def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
-
-
-def _duration(value: float) -> str:
-    """Seconds, minutes or hours, rounded."""
-    if value < 90:
-        return f"{max(1, round(value))} s"
-    if value < 5400:
-        return f"{value / 60:.0f} min"
-    return f"{value / 3600:.1f} h"

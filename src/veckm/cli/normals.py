@@ -15,14 +15,11 @@ from veckm import scan
 from veckm.cli import text
 from veckm.cli.text import labeled
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import Flag, OutputFile, coordinates, read_cloud
+from veckm.cli.verb import Flag, OutputFile, coordinates
 from veckm.cloud import PointCloud
-from veckm.data import shapes
 from veckm.io import WRITABLE, write
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
-
-_SAMPLE_POINTS = 20_000
 
 _Place = Annotated[
     tuple[float, float, float] | None,
@@ -58,12 +55,7 @@ class Normals(CloudVerb):
     """The trained network, or moments for the estimator without training."""
 
     def run_in_memory(self) -> None:
-        truth = None
-        if self.cloud is None:
-            sample = shapes.scan(_SAMPLE_POINTS)
-            source, cloud, truth = "sample scan", PointCloud(sample.pos.numpy()), sample.normal
-        else:
-            source, cloud = str(self.cloud), read_cloud(self.cloud)
+        source, cloud, truth = self.read_input()
         pos = coordinates(cloud)
         box = text.box((pos.amax(0) - pos.amin(0)).tolist())
         self.title("normals")

@@ -24,12 +24,11 @@ def box(sides: Iterable[float]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration with its unit."""
-    if value < 1e-3:
-        return f"{number(value * 1e6)} us"
-    if value < 1:
-        return f"{number(value * 1e3)} ms"
-    return f"{number(value)} s"
+    """A duration with its unit, from microseconds to hours."""
+    for limit, unit, size in ((1e-3, "us", 1e-6), (1, "ms", 1e-3), (90, "s", 1), (5400, "min", 60)):
+        if value < limit:
+            return f"{number(value / size)} {unit}"
+    return f"{number(value / 3600)} h"
 
 
 def counted(count: int, noun: str) -> str:

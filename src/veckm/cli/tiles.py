@@ -7,16 +7,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from torch import Tensor
 from tyro.conf import OmitArgPrefixes, arg
 
 from veckm.cli.text import counted, labeled, seconds
-from veckm.cli.verb import InputFileOrSample, OutputFile, Verb, check_output
+from veckm.cli.verb import InputFileOrSample, OutputFile, Verb, check_output, read_cloud
+from veckm.cloud import PointCloud
+from veckm.data import shapes
 from veckm.io import open_source, source_if_by_range
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
 
 #: Larger clouds are processed in tiles by default.
 LARGE = 2_000_000
+_SAMPLE_POINTS = 20_000
 
 _Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="")]
 _Address = Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")]
@@ -71,6 +75,13 @@ class CloudVerb(Verb):
     @abstractmethod
     def run_in_tiles(self, cloud: Path) -> None:
         """Process the cloud tile by tile, from a file to a file."""
+
+    def read_input(self) -> tuple[str, PointCloud, Tensor | None]:
+        """Name and points of the file, or of a sample scan with its known normals."""
+        if self.cloud is not None:
+            return str(self.cloud), read_cloud(self.cloud), None
+        sample = shapes.scan(_SAMPLE_POINTS)
+        return "sample scan", PointCloud(sample.pos.numpy()), sample.normal
 
     def scan(self, cloud: Path, operation: Operation, **about: object) -> None:
         """Run an operation on all tiles, and report it with `about`."""

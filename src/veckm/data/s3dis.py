@@ -1,6 +1,6 @@
 """S3DIS from a folder on disk: rooms of six areas, every point with a color and a class.
 
-- raw: ``Area_1/office_1/Annotations/chair_3.txt`` of x y z r g b, one file an object;
+- raw: ``Area_1/office_1/Annotations/chair_3.txt`` of x y z r g b, one file per object;
 - prepared: ``Area_1_office_1.npy`` of x y z r g b label, or ``.npz`` of ``xyz``, ``rgb`` and
   ``label``. Anything may come before ``Area_``.
 
@@ -88,7 +88,7 @@ def read_s3dis(
     voxel: float | None = None,
     cache: str | Path | None = None,
 ) -> Rooms:
-    """The rooms of a split, all in memory at 16 bytes a point.
+    """The rooms of a split, all in memory at 16 bytes per point.
 
     Args:
         folder: in one of the layouts above.

@@ -64,9 +64,8 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        features = None if self.features is None else self.features.to(device)
-        category = None if self.category is None else self.category.to(device)
-        return Batch(self.pos.to(device), self.label.to(device), features, category)
+        moved = {key: None if t is None else t.to(device) for key, t in vars(self).items()}
+        return Batch(**moved)
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
@@ -75,7 +74,7 @@ def collate(samples: Sequence[Sample]) -> Batch:
         raise ValueError("a batch needs at least one sample, got none")
     first = samples[0]
     for other in samples[1:]:
-        if _layout(other) != _layout(first):
+        if _described(other) != _described(first):
             raise ValueError(
                 f"{other.name} has {_described(other)}, but {first.name} has {_described(first)}: "
                 "the clouds of a batch must have the same number of points and the same fields; "
@@ -91,15 +90,11 @@ def collate(samples: Sequence[Sample]) -> Batch:
     )
 
 
-def _layout(sample: Sample) -> tuple[object, ...]:
-    features = None if sample.features is None else sample.features.shape
-    return sample.pos.shape, sample.label.shape, features, sample.category is None
-
-
 def _described(sample: Sample) -> str:
     channels = 0 if sample.features is None else sample.features.shape[-1]
+    labels = f"{sample.label.numel()} labels" if sample.label.dim() else "one label"
     category = "no category" if sample.category is None else "a category"
-    return f"{len(sample.pos)} points, {channels} features and {category}"
+    return f"{len(sample.pos)} points, {channels} features, {labels} and {category}"
 
 
 class Samples(Sequence[Sample], ABC):

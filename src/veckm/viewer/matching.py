@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm.functional import similarity
+from veckm.knn import build_tree, query
 from veckm.viewer.display import DisplayCloud
 from veckm.viewer.encodings import Encodings
 
@@ -41,6 +41,6 @@ def match(one: DisplayCloud, other: DisplayCloud) -> Matches:
     """Match row by row where the clouds have the same rows, else by the nearest point."""
     if len(one.pos) == len(other.pos) and torch.equal(one.rows, other.rows):
         return Matches(torch.arange(len(one)), "row by row")
-    tree = cKDTree(other.pos[other.rows].numpy())
-    rows = tree.query(one.pos[one.rows].numpy(), workers=-1)[1]
-    return Matches(torch.from_numpy(np.asarray(rows, dtype=np.int64)), "by the nearest point")
+    tree = build_tree(other.pos[other.rows].numpy())
+    rows = query(tree, one.pos[one.rows].numpy(), 1)[1]
+    return Matches(torch.from_numpy(rows[:, 0]), "by the nearest point")
