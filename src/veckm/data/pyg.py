@@ -1,91 +1,74 @@
-"""A transform of PyTorch Geometric that adds VecKM encodings to a ``Data``.
-
-The class is created on first access, since PyTorch Geometric is optional.
-"""
+"""A transform of PyTorch Geometric that adds VecKM encodings to a ``Data``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from veckm.encoder import VecKM
 from veckm.extras import need
 
-if TYPE_CHECKING:
-    AddVecKM: Any
+need("torch_geometric", "AddVecKM", "pyg")
+from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.transforms import BaseTransform  # noqa: E402
 
 __all__ = ["AddVecKM"]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "AddVecKM":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = _make()
-    return made
+class AddVecKM(BaseTransform):  # type: ignore[misc]
+    r"""Add the VecKM encoding of every point of ``data.pos`` to a ``Data``.
 
+    .. math:: G(x_0) = \sum_j w(x_j - x_0) \exp(i (x_j - x_0) A)
 
-def _make() -> Any:
-    need("torch_geometric", "AddVecKM", "pyg")
-    import torch
-    from torch_geometric.data import Data
-    from torch_geometric.transforms import BaseTransform
+    Args:
+        dim: D, complex numbers of a scale.
+        attr: where the encoding goes. ``"x"`` puts it behind the features that are there;
+            another name keeps it apart.
+        cat: False to replace what is there under that name.
+        complex: keep the encoding complex; otherwise its real parts come first and then the
+            imaginary ones. ``"x"`` is always real.
+        options: of :class:`veckm.VecKM`: alpha and beta, or radius, engine, seed, ...
 
-    from veckm.encoder import VecKM
+    Shapes:
+        - data.pos: (N, 3), data.batch: (N,) if there is one
+        - data.x: (N, C + 2 D), or data[attr]: (N, D) complex
 
-    class AddVecKM(BaseTransform):  # type: ignore[misc]
-        r"""Add the VecKM encoding of every point of ``data.pos`` to a ``Data``.
+    Example:
+        >>> transform = AddVecKM(dim=64, alpha=30, beta=9)  # doctest: +SKIP
+        >>> transform(Data(pos=torch.rand(100, 3))).x.shape  # doctest: +SKIP
+        torch.Size([100, 128])
+    """
 
-        .. math:: G(x_0) = \sum_j w(x_j - x_0) \exp(i (x_j - x_0) A)
+    def __init__(
+        self,
+        dim: int = 256,
+        *,
+        attr: str = "x",
+        cat: bool = True,
+        complex: bool = False,
+        **options: Any,
+    ) -> None:
+        if complex and attr == "x":
+            raise ValueError("x is real: give complex encodings another attr, such as 'veckm'")
+        self.encoder = VecKM(dim, **options)
+        self.attr, self.cat, self.complex = attr, cat, complex
 
-        Args:
-            dim: D, complex numbers of a scale.
-            attr: where the encoding goes. ``"x"`` puts it behind the features that are there;
-                another name keeps it apart.
-            cat: False to replace what is there under that name.
-            complex: keep the encoding complex; otherwise its real parts come first and then the
-                imaginary ones. ``"x"`` is always real.
-            options: of :class:`veckm.VecKM`: alpha and beta, or radius, engine, seed, ...
+    def forward(self, data: Data) -> Data:
+        """The same data with the encoding added."""
+        if data.pos is None:
+            raise ValueError("the data has no pos, the points (N, 3) to encode")
+        batch = getattr(data, "batch", None)
+        with torch.no_grad():
+            encoded = self.encoder(data.pos, batch, progress=False)
+        if not self.complex:
+            encoded = torch.cat((encoded.real, encoded.imag), dim=-1)
+        there = getattr(data, self.attr, None)
+        if self.cat and there is not None:
+            there = there.view(-1, 1) if there.dim() == 1 else there
+            encoded = torch.cat((there.to(encoded.dtype), encoded), dim=-1)
+        data[self.attr] = encoded
+        return data
 
-        Shapes:
-            - data.pos: (N, 3), data.batch: (N,) if there is one
-            - data.x: (N, C + 2 D), or data[attr]: (N, D) complex
-
-        Example:
-            >>> transform = AddVecKM(dim=64, alpha=30, beta=9)  # doctest: +SKIP
-            >>> transform(Data(pos=torch.rand(100, 3))).x.shape  # doctest: +SKIP
-            torch.Size([100, 128])
-        """
-
-        def __init__(
-            self,
-            dim: int = 256,
-            *,
-            attr: str = "x",
-            cat: bool = True,
-            complex: bool = False,
-            **options: Any,
-        ) -> None:
-            if complex and attr == "x":
-                raise ValueError("x is real: give complex encodings another attr, such as 'veckm'")
-            self.encoder = VecKM(dim, **options)
-            self.attr, self.cat, self.complex = attr, cat, complex
-
-        def forward(self, data: Data) -> Data:
-            """The same data with the encoding added."""
-            if data.pos is None:
-                raise ValueError("the data has no pos, the points (N, 3) to encode")
-            batch = getattr(data, "batch", None)
-            with torch.no_grad():
-                encoded = self.encoder(data.pos, batch, progress=False)
-            if not self.complex:
-                encoded = torch.cat((encoded.real, encoded.imag), dim=-1)
-            there = getattr(data, self.attr, None)
-            if self.cat and there is not None:
-                there = there.view(-1, 1) if there.dim() == 1 else there
-                encoded = torch.cat((there.to(encoded.dtype), encoded), dim=-1)
-            data[self.attr] = encoded
-            return data
-
-        def __repr__(self) -> str:
-            return f"{type(self).__name__}({self.encoder}, attr={self.attr!r})"
-
-    AddVecKM.__module__, AddVecKM.__qualname__ = __name__, "AddVecKM"
-    return AddVecKM
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.encoder}, attr={self.attr!r})"

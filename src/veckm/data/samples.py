@@ -64,8 +64,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        moved = {key: None if t is None else t.to(device) for key, t in vars(self).items()}
-        return Batch(**moved)
+        features = None if self.features is None else self.features.to(device)
+        category = None if self.category is None else self.category.to(device)
+        return Batch(self.pos.to(device), self.label.to(device), features, category)
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
