@@ -18,7 +18,7 @@ from torch import Tensor
 
 from veckm.data.corrupt import Density, add_noise, gradient_density, stripe_density
 from veckm.data.meshes import SUFFIXES, Mesh, normalize, read_mesh, sample_mesh
-from veckm.data.sampling import Seed, Shape, collect, make_generator, uniform
+from veckm.data.sampling import Seed, Shape, make_generator, uniform
 from veckm.inputs import check_count
 
 #: The six sets, in the order of the published tables.
@@ -31,8 +31,8 @@ NOISE = {"none": 0.0, "low": 0.0012, "med": 0.006, "high": 0.012, "stripe": 0.0,
 class Surface(Protocol):
     """Anything that can be sampled again and again, such as a :class:`veckm.data.solids.Solid`."""
 
-    def sample(self, n: int, seed: Seed = 0) -> Shape:
-        """n points, uniform by area, with their normals."""
+    def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
+        """n points, uniform by area times the density, with their normals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,9 @@ def _sample(
     if isinstance(source, Mesh):
         return sample_mesh(source, n, generator, density)
     if isinstance(source, Shape):
-        kept = _thin(source, generator, density)
+        kept = source
+        if density is not None:
+            kept = source[uniform(generator, len(source.pos)).to(source.pos) < density(source.pos)]
         if len(kept.pos) < n:
             raise ValueError(
                 f"the shape has {len(source.pos)} points, of which {len(kept.pos)} are left at "
@@ -122,21 +124,7 @@ def _sample(
             )
         shuffled = torch.randperm(len(kept.pos), generator=generator, device=generator.device)
         return kept[shuffled[:n].to(kept.pos.device)]
-    if density is None:
-        return source.sample(n, generator)
-
-    def trial(m: int) -> tuple[Tensor, ...]:
-        kept = _thin(source.sample(m, generator), generator, density)
-        return tuple(t for t in (kept.pos, kept.normal, kept.curvature) if t is not None)
-
-    return Shape(*collect(n, trial))
-
-
-def _thin(shape: Shape, generator: torch.Generator, density: Density | None) -> Shape:
-    """The points of a shape that are kept at a density."""
-    if density is None:
-        return shape
-    return shape[uniform(generator, len(shape.pos)).to(shape.pos) < density(shape.pos)]
+    return source.sample(n, generator, density)
 
 
 def load_meshes(folder: str | Path, units: bool = False) -> dict[str, Mesh]:

@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from veckm.data.corrupt import Density
 from veckm.data.sampling import (
     Seed,
     Shape,
@@ -63,12 +64,14 @@ class Solid(ABC):
     ) -> Tensor:  # (N,)
         """Negative inside, positive outside, zero on the surface."""
 
-    def sample(self, n: int, seed: Seed = 0) -> Shape:
-        """n points of the surface, uniform by area, in random order.
+    def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
+        """n points of the surface, uniform by area unless there is a density, in random order.
 
         Args:
             n: number of points.
             seed: an int or a torch.Generator; decides the points, not the solid.
+            density: share of the points to keep at each place, (M, 3) -> (M,) in (0, 1]; there
+                are still n points in the end.
 
         Shapes:
             - pos, normal: (n, 3), curvature: (n, 2)
@@ -77,7 +80,8 @@ class Solid(ABC):
 
         def trial(m: int) -> tuple[Tensor, ...]:
             samples = self.draw(m, generator)
-            rows = (uniform(generator, m) < samples.weight).nonzero().squeeze(-1)
+            share = 1.0 if density is None else density(samples.pos)
+            rows = (uniform(generator, m) < samples.weight * share).nonzero().squeeze(-1)
             rows = rows[torch.randperm(len(rows), generator=generator)]  # the parts come in turn
             pos = samples.pos[rows]
             return pos, *self.differentiate(pos)
