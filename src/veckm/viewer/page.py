@@ -65,6 +65,7 @@ class Page:
         # Sliders go back and forth: the last few encodings are worth their memory.
         self._encodings = lru_cache(maxsize=3)(lambda k, s: Encodings(self._clouds[k], s))
         self._surface = lru_cache(maxsize=2)(self._estimate)
+        self._matches = lru_cache(maxsize=2)(lambda k: match(self._clouds[k], self._clouds[1 - k]))
         self._worker = Worker(self.update, self._failed)
         self.panel = Panel(
             server.gui,
@@ -146,7 +147,7 @@ class Page:
 
     def _match(self, encodings: list[Encodings], cloud: int) -> tuple[np.ndarray, str]:
         """The similarity of matching points, at those of a cloud, and the rule of the match."""
-        matches = match(self._clouds[cloud], self._clouds[1 - cloud])
+        matches = self._matches(cloud)
         return matches.similarity(encodings[cloud], encodings[1 - cloud]), matches.rule
 
     def _normals(self, state: ViewState, cloud: int) -> np.ndarray | None:
