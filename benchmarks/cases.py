@@ -15,22 +15,25 @@ from torch import Tensor
 import veckm
 from benchmarks.harness import Contender, Row, repeats
 from veckm.data import shapes
+from veckm.data.sampling import directions, gaussian, make_generator, uniform
 from veckm.frequencies import standard_normal
 
 PAPER_P = 4096
 CLOUDS: dict[str, Callable[[int], Tensor]] = {
     "statue": lambda n: shapes.statue(n).pos,
     "sphere": lambda n: shapes.sphere(n).pos,
-    "volume": lambda n: shapes.sphere(n).pos * _random(torch.rand, n) ** (1 / 3),
-    "thick shell": lambda n: shapes.sphere(n).pos * (0.8 + 0.1 * _random(torch.randn, n)),
+    "volume": lambda n: _shell(n, lambda g: uniform(g, n, 1) ** (1 / 3)),
+    "thick shell": lambda n: _shell(n, lambda g: 0.8 + 0.1 * gaussian(g, n, 1)),
     "lidar": lambda n: shapes.lidar(n).pos,
 }
 _WARM_POINTS = 2000
 _LONG = 2.0  # seconds; longer calls are warmed up on a few points
 
 
-def _random(draw: Callable[..., Tensor], n: int) -> Tensor:  # (n, 1)
-    return draw(n, 1, generator=torch.Generator().manual_seed(1))
+def _shell(n: int, radius: Callable[[torch.Generator], Tensor]) -> Tensor:  # (n, 3)
+    """Points in all directions at random radii."""
+    generator = make_generator(0)
+    return (directions(generator, n) * radius(generator)).float()
 
 
 @dataclass(frozen=True)

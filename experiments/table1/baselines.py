@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from experiments.table1.paper import LocalEncoder
-from veckm.data.shapes import sphere
+from veckm.data.sampling import directions, make_generator, uniform
 from veckm.models import ops
 from veckm.models.dgcnn import EdgeConv
 from veckm.models.fused import mlp_maxpool
@@ -206,8 +206,8 @@ def spread_points(count: int) -> Tensor:  # (count, 3)
     Each moves to the middle of what is nearest to it. Always the same points for a count.
     """
     _at_least("kernel_points", count, 2)
-    ball = sphere(max(4000, 50 * count)).pos
-    ball = ball * torch.rand(len(ball), 1, generator=torch.Generator().manual_seed(0)) ** (1 / 3)
+    generator, n = make_generator(0), max(4000, 50 * count)
+    ball = (directions(generator, n) * uniform(generator, n, 1) ** (1 / 3)).float()
     center = ball[:count].clone()
     for _ in range(60):
         center[0] = 0
