@@ -155,7 +155,7 @@ def test_a_file_cut_short_anywhere_is_a_value_error_that_names_it(
         (
             "huge.ply",
             FILES["triangles_little.ply"].replace(b"vertex 5", b"vertex 4000000000"),
-            "length",
+            "cut short",
         ),
         (
             "huge.ply",

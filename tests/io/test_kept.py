@@ -314,6 +314,32 @@ def test_a_mesh_far_from_zero_is_sampled_where_it_is(tmp_path: Path) -> None:
     np.testing.assert_allclose(far.xyz - 5e6, near.xyz, atol=1e-6)
 
 
+def test_an_obj_face_that_counts_from_zero_is_refused(tmp_path: Path) -> None:
+    for face in ("f 0 1 2", "f 1 2 0", "f 1/1 0/2 3/3"):
+        (tmp_path / "a.obj").write_text(f"v 0 0 0\nv 1 0 0\nv 0 1 0\n{face}\n")
+        with pytest.raises(FileError, match="names vertex 0, but OBJ counts from 1"):
+            read(tmp_path / "a.obj", samples=3)
+    (tmp_path / "a.obj").write_text("v 0 0 0\nv 10 0 0\nv 0 10 0\nf 1 2 3\n")
+    assert len(read(tmp_path / "a.obj", samples=3)) == 3
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 3), (4, 3, 5)])  # the second is as long as 4, 4, 4
+def test_a_binary_ply_with_polygons_of_different_sizes_is_no_wrong_mesh(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    head = (
+        b"ply\nformat binary_little_endian 1.0\nelement vertex 5\nproperty float x\n"
+        b"property float y\nproperty float z\nelement face 3\n"
+        b"property list uchar int vertex_indices\nend_header\n"
+    )
+    corners = np.random.default_rng(0).random((5, 3)).astype("<f4").tobytes()
+    faces = b"".join(bytes([n]) + np.arange(n, dtype="<i4").tobytes() for n in sizes)
+    (tmp_path / "a.ply").write_bytes(head + corners + faces)
+    assert len(read(tmp_path / "a.ply")) == 5
+    with pytest.raises(FileError, match="different numbers of corners"):
+        read(tmp_path / "a.ply", samples=3)
+
+
 def test_what_is_no_mesh_is_not_sampled(tmp_path: Path) -> None:
     write(tmp_path / "a.npy", PointCloud(np.zeros((2, 3))))
     with pytest.raises(ValueError, match="is not a mesh"):

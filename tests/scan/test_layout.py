@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veckm.io.ranges import open_source
+from veckm.io.formats import open_source
 from veckm.io.source import Source
 from veckm.scan.spool import Spool, fill
 

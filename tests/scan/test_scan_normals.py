@@ -11,7 +11,7 @@ import torch
 from veckm import io
 from veckm.cloud import PointCloud
 from veckm.data import shapes
-from veckm.io.ranges import open_source
+from veckm.io.formats import open_source
 from veckm.scan import Normals, run, tiles
 from veckm.scan import normals as scanned
 from veckm.scan.spool import Spool, fill

@@ -9,8 +9,9 @@ from veckm.cloud import PointCloud
 from veckm.io import meshes
 from veckm.io.atomic import writing
 from veckm.io.errors import FileError, guarded
-from veckm.io.formats import READABLE, WRITABLE, find
-from veckm.io.ranges import Sink, Source, create_sink, open_source, source_if_by_range
+from veckm.io.formats import READABLE, WRITABLE, find, open_source, source_if_by_range
+from veckm.io.sink import Sink, create_sink
+from veckm.io.source import Source
 
 __all__ = [
     "READABLE",
@@ -72,11 +73,13 @@ def write(path: str | Path, cloud: PointCloud, **options: Any) -> None:
     """
     path = Path(path)
     kind = find(path, write=True)
+    unknown = set(options) - set(kind.options)
+    if unknown:
+        raise TypeError(f"{kind.name} files have no option {', '.join(sorted(unknown))}")
     with guarded(path, f"written as {kind.name}"), writing(path) as file:
-        if kind.writer is None:
-            assert kind.write is not None
-            kind.write(file, path, cloud, **options)
-            return
-        writer = kind.writer(file, path, cloud, len(cloud), **options)
-        writer.append(cloud)
-        writer.finish()
+        if kind.write is not None:
+            kind.write(file, cloud, **options)
+        elif kind.writer is not None:
+            writer = kind.writer(file, path, cloud, len(cloud), **options)
+            writer.append(cloud)
+            writer.finish()

@@ -29,19 +29,18 @@ class NotByRange(FileError):
 def guarded(path: str | os.PathLike[str], action: str) -> Iterator[None]:
     """Turn whatever a reader or writer raises about a file into a :class:`FileError`.
 
-    Errors of the operating system, missing packages and wrong arguments stay what they are.
+    Errors of the operating system, missing packages and a lack of memory stay what they are, and
+    so do interrupts. Panics of Rust libraries, which are no Exceptions, become file errors.
     """
     try:
         yield
-    except (FileError, ImportError, TypeError, MemoryError):
+    except (FileError, ImportError, MemoryError):
         raise
-    except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # a place that no file has is a broken file
-            raise
-        raise FileError(path, f"cannot be {action}: {error}") from error
-    except Exception as error:
-        raise FileError(path, f"cannot be {action}: {error}") from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust libraries, and no Exception
+        if isinstance(error, OSError):
+            ours = error.errno in (None, errno.EINVAL)  # a place that no file has
+        else:
+            ours = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if not ours:
             raise
         raise FileError(path, f"cannot be {action}: {error}") from error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veckm.cloud import PointCloud
 from veckm.io import e57, kitti, las, meshes, npy, npz, pcd, ply, text
-from veckm.io.errors import FileError
+from veckm.io.errors import FileError, NotByRange, guarded
 from veckm.io.source import NewWriter, Source
 
 
@@ -25,6 +25,7 @@ class Format:
         write: writes a whole file, for formats that cannot be written piece by piece.
         mesh: whether such files may hold meshes.
         extent: whether a new header depends on the bounds of the cloud.
+        options: keywords of the writer.
     """
 
     name: str
@@ -35,15 +36,24 @@ class Format:
     write: Callable[..., None] | None = None
     mesh: bool = False
     extent: bool = False
+    options: tuple[str, ...] = ()
 
 
 FORMATS = (
-    Format("PLY", (".ply",), ply.read, ply.PlySource, ply.writer, mesh=True),
-    Format("LAS", (".las", ".laz"), None, las.LasSource, las.LasWriter, extent=True),
-    Format("PCD", (".pcd",), pcd.read, writer=pcd.writer),
+    Format("PLY", (".ply",), ply.read, ply.PlySource, ply.writer, mesh=True, options=("format",)),
+    Format(
+        "LAS",
+        (".las", ".laz"),
+        None,
+        las.LasSource,
+        las.LasWriter,
+        extent=True,
+        options=("scale", "offset"),
+    ),
+    Format("PCD", (".pcd",), pcd.read, writer=pcd.writer, options=("data",)),
     Format("text", (".xyz", ".txt", ".csv", ".asc", ".pts"), text.read, writer=text.writer),
-    Format("NPY", (".npy",), npy.read, npy.source, npy.writer),
-    Format("NPZ", (".npz",), npz.read, write=npz.write),
+    Format("NPY", (".npy",), None, npy.source, npy.writer),
+    Format("NPZ", (".npz",), npz.read, write=npz.write, options=("compress",)),
     Format("KITTI", (".bin",), None, kitti.source, kitti.writer),
     Format("E57", (".e57",), e57.read),
     Format("mesh", tuple(s for s in meshes.SUFFIXES if s != ".ply"), mesh=True),
@@ -67,6 +77,24 @@ def find(path: Path, write: bool = False) -> Format:
             path, f"cannot {action} {path.suffix or 'such'} files; supported: {' '.join(known)}"
         )
     return next(kind for kind in FORMATS if suffix in kind.suffixes)
+
+
+def open_source(path: str | Path) -> Source:
+    """Open a file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin."""
+    path = Path(path)
+    kind = find(path)
+    if kind.source is None:
+        raise NotByRange(path, f"cannot be read by range; {streams()} can, convert it to one first")
+    with guarded(path, f"read as {kind.name}"):
+        return kind.source(path)
+
+
+def source_if_by_range(path: str | Path) -> Source | None:
+    """The same, or None for a file that can only be read as a whole."""
+    try:
+        return open_source(path)
+    except NotByRange:
+        return None
 
 
 def streams() -> str:

@@ -17,7 +17,6 @@ from laspy.vlrs.vlrlist import VLRList
 
 from veckm.cloud import PointCloud, Template
 from veckm.io import laz
-from veckm.io.errors import FileError, guarded
 from veckm.io.records import WIDER, check_room, file_names
 from veckm.io.source import Source
 
@@ -59,15 +58,13 @@ class LasSource(Source):
         self._template = LasTemplate(header, waveforms)
         self._names = [name for name in header.point_format.dimension_names if name not in _XYZ]
 
-    def read(self, start: int, stop: int) -> PointCloud:
-        """Points of a range with all fields."""
+    def _read(self, start: int, stop: int) -> PointCloud:
         points = self._points(start, stop)
         fields = {name: np.asarray(points[name]) for name in self._names}
         crs = _crs(self._header)
         return PointCloud(self._pos(points), self._header.offsets, fields, crs, self._template)
 
-    def read_xyz(self, start: int, stop: int) -> np.ndarray:
-        """The coordinates only."""
+    def _read_xyz(self, start: int, stop: int) -> np.ndarray:
         xyz: np.ndarray = self._pos(self._points(start, stop)) + self._header.offsets
         return xyz
 
@@ -83,22 +80,21 @@ class LasSource(Source):
         return np.stack([points.array[axis] * scale for axis, scale in pairs], axis=-1)
 
     def _points(self, start: int, stop: int) -> Any:
-        self._check(start, stop)
-        if start == stop:
-            return laspy.ScaleAwarePointRecord.empty(header=self._header)
         header = self._header
-        with guarded(self.path, "read as LAS"):
-            if self._chunks is not None:
-                with self.path.open("rb") as file:
-                    records = self._chunks.read(file, start, stop)
-                format, scales, offsets = header.point_format, header.scales, header.offsets
-                return laspy.ScaleAwarePointRecord(records, format, scales, offsets)
-            with laspy.open(self.path, read_evlrs=False) as reader:
-                reader.seek(start)
-                points = reader.read_points(stop - start)
-        if len(points) < stop - start:
-            raise FileError(self.path, f"ended after {start + len(points)} points")
-        return points
+        if start == stop:
+            return laspy.ScaleAwarePointRecord.empty(header=header)
+        if self._chunks is not None:
+            with self.path.open("rb") as file:
+                found = self._chunks.read(file, start, stop)
+        else:
+            dtype = header.point_format.dtype()
+            at = header.offset_to_point_data + start * dtype.itemsize
+            found = np.fromfile(self.path, dtype, stop - start, offset=at)
+        if len(found) < stop - start:
+            raise ValueError(f"it ended after {start + len(found)} points")
+        return laspy.ScaleAwarePointRecord(
+            found, header.point_format, header.scales, header.offsets
+        )
 
 
 def _crs(header: LasHeader) -> str | None:
@@ -129,8 +125,8 @@ class LasWriter:
         offset: tuple[float, float, float] | None = None,
     ) -> None:
         if path.name.lower().endswith(".copc.laz"):
-            raise FileError(path, "COPC cannot be written, only LAZ; end the name in .laz alone")
-        self._file, self._path, self._expected = file, path, count
+            raise ValueError("COPC cannot be written, only LAZ; end the name in .laz alone")
+        self._file, self._expected = file, count
         self._template = like.source if isinstance(like.source, LasTemplate) else None
         header = deepcopy(self._template.header) if self._template else _new_header(like)
         if scale is not None:
@@ -209,9 +205,7 @@ class LasWriter:
         """Write extended records, and complete the header."""
         writer = self._writer
         if writer.header.point_count != self._expected:
-            raise ValueError(
-                f"{self._path}: got {writer.header.point_count} points, not {self._expected}"
-            )
+            raise ValueError(f"got {writer.header.point_count} points, not {self._expected}")
         writer.point_writer.done()
         writer.done = True
         self._file.seek(0, 2)

@@ -12,10 +12,11 @@ import numpy as np
 from veckm.cloud import PointCloud
 from veckm.extras import need
 from veckm.io.errors import FileError, guarded
-from veckm.io.ply import element_count
+from veckm.io.ply import read_header
 
 #: Suffixes of the files that :func:`read_triangles` reads.
 SUFFIXES = (".ply", ".off", ".obj", ".stl", ".glb")
+_UNEVEN = "it is cut short, or its faces have different numbers of corners; triangulate it first"
 
 
 def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:  # (V, 3) float64, (F, 3) int64
@@ -34,7 +35,7 @@ def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:  # (V, 3) float
                 vertices, faces = _read_off(file.read()) if kind == ".off" else _load(file, kind)
                 vertices, faces = np.asarray(vertices, np.float64), np.asarray(faces, np.int64)
                 _check(vertices, faces)
-        except (TypeError, MemoryError) as error:  # what trimesh raises for some broken files
+        except MemoryError as error:  # what trimesh raises for some broken files
             raise FileError(path, f"cannot be read as {kind[1:].upper()}: {error}") from error
     return vertices, faces
 
@@ -61,13 +62,33 @@ def sample(path: Path, samples: int, seed: int = 0) -> PointCloud:
 
 def _load(file: Any, kind: str) -> tuple[Any, Any]:
     trimesh: Any = need("trimesh", f"reading {kind[1:].upper()} meshes", "mesh")
-    mesh = trimesh.load_mesh(file, file_type=kind[1:], process=False, skip_materials=True)
-    if kind == ".ply":  # trimesh leaves out lines that are missing
-        for name, found in (("vertex", len(mesh.vertices)), ("face", len(mesh.faces))):
-            promised = element_count(Path(file.name), name)
-            if found < promised:
-                raise ValueError(f"it promises {promised} of element {name}, but has {found}")
+    if kind == ".obj":
+        if re.search(rb"^f[ \t](.*[ \t])?0+([/ \t\r]|$)", file.read(), re.MULTILINE):
+            raise ValueError("a face names vertex 0, but OBJ counts from 1")
+        file.seek(0)
+    try:
+        mesh = trimesh.load_mesh(file, file_type=kind[1:], process=False, skip_materials=True)
+    except ValueError as error:
+        raise ValueError(_UNEVEN) if "unexpected length" in str(error) else error from error
+    if kind == ".ply":
+        _check_ply(Path(file.name), mesh)
     return mesh.vertices, mesh.faces
+
+
+def _check_ply(path: Path, mesh: Any) -> None:
+    """Raise where trimesh leaves out missing lines, or takes all faces for as long as the first."""
+    for element in read_header(path).elements:
+        found = {"vertex": len(mesh.vertices), "face": len(mesh.faces)}.get(element.name)
+        if found is not None and found < element.count:
+            raise ValueError(
+                f"it promises {element.count} of element {element.name}, but has {found}"
+            )
+    faces = mesh.metadata["_ply_raw"].get("face", {}).get("data")
+    if isinstance(faces, np.ndarray):  # of a binary file
+        for name in faces.dtype.names or ():
+            list_of = faces[name].dtype.names  # its length, its numbers
+            if list_of and len(np.unique(faces[name][list_of[0]])) > 1:
+                raise ValueError(_UNEVEN)
 
 
 def _check(vertices: np.ndarray, faces: np.ndarray) -> None:

@@ -14,7 +14,6 @@ from numpy.lib import format as npy_format
 
 from veckm.cloud import PointCloud, Template
 from veckm.io import npy
-from veckm.io.errors import FileError
 
 #: The largest ratio of compression that deflate reaches.
 _MOST_DEFLATED = 1032
@@ -33,21 +32,18 @@ class NpzTemplate(Template):
 
 def read(path: Path) -> PointCloud:
     """A .npz file whose coordinates are named xyz, or are its only array."""
-    with path.open("rb") as file:
-        if file.read(2) != b"PK":
-            raise FileError(path, "is not a .npz file, whatever its name says")
-        try:
-            with zipfile.ZipFile(file) as archive:
-                entries = archive.infolist()
-                arrays = {
-                    entry.filename.removesuffix(".npy"): _array(archive, entry, path.stat().st_size)
-                    for entry in entries
-                }
-        except Exception as error:  # zipfile and zlib raise a dozen kinds for broken archives
-            raise FileError(path, f"cannot be read: {error}") from error
-    name = "xyz" if "xyz" in arrays else next(iter(arrays), "xyz")
-    if "xyz" not in arrays and len(arrays) != 1:
-        raise FileError(path, f"holds the arrays {list(arrays)}; name the coordinates xyz")
+    size = path.stat().st_size
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not a .npz file, or it is cut short")
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        arrays = {
+            entry.filename.removesuffix(".npy"): _array(archive, entry, size) for entry in entries
+        }
+    order = tuple(arrays)
+    name = order[0] if len(order) == 1 else "xyz"
+    if name not in arrays:
+        raise ValueError(f"it holds the arrays {list(arrays)}; name the coordinates xyz")
     xyz = arrays.pop(name)
     npy.check_plain(xyz.shape, xyz.dtype)
     fields = {
@@ -56,7 +52,6 @@ def read(path: Path) -> PointCloud:
         if value.ndim in (1, 2) and len(value) == len(xyz)
     }
     others = {key: value for key, value in arrays.items() if key not in fields}
-    order = tuple(entry.filename.removesuffix(".npy") for entry in entries)
     compressed = any(entry.compress_type == zipfile.ZIP_DEFLATED for entry in entries)
     template = NpzTemplate(name, xyz.dtype, order, others, compressed)
     native = np.ascontiguousarray(xyz, xyz.dtype.newbyteorder("="))
@@ -76,12 +71,11 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.nd
     return np.frombuffer(data, dtype, number).reshape(shape, order="F" if fortran else "C")
 
 
-def write(file: IO[bytes], path: Path, cloud: PointCloud, *, compress: bool | None = None) -> None:
+def write(file: IO[bytes], cloud: PointCloud, *, compress: bool | None = None) -> None:
     """Named arrays, the coordinates under the name that they had, or xyz.
 
     Args:
         file: an open binary file.
-        path: its name, for errors.
         cloud: the points.
         compress: smaller and slower; by default as in the file that the cloud came from.
     """
@@ -90,10 +84,9 @@ def write(file: IO[bytes], path: Path, cloud: PointCloud, *, compress: bool | No
     if isinstance(cloud.source, NpzTemplate):
         template = cloud.source
     if template.name in cloud.fields:
-        raise FileError(path, f"{template.name!r} names the coordinates; rename that field")
+        raise ValueError(f"{template.name!r} names the coordinates; rename that field")
     arrays = {template.name: exact.astype(template.dtype), **cloud.fields, **template.others}
-    order = [key for key in template.order if key in arrays]
-    order += [key for key in arrays if key not in order]
+    order = dict.fromkeys([*(key for key in template.order if key in arrays), *arrays])
     deflate = template.compressed if compress is None else compress
     kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", kind) as archive:

@@ -9,20 +9,10 @@ from typing import IO, Any
 import numpy as np
 
 from veckm.cloud import PointCloud, Template
-from veckm.io import rows
-from veckm.io.errors import FileError
-from veckm.io.records import (
-    AXES,
-    RecordWriter,
-    check_kinds,
-    check_room,
-    file_names,
-    plan,
-    to_cloud,
-)
+from veckm.io import lzf, records, rows
+from veckm.io.records import AXES, RecordWriter, check_room
 
 _NORMALS = ("normal_x", "normal_y", "normal_z")
-_KINDS = {"I": "i", "U": "u", "F": "f"}
 _LONGEST = 1 << 20  # bytes of a header
 _LINES = (
     "# .PCD v0.7 - Point Cloud Data file format",
@@ -64,13 +54,13 @@ def read(path: Path) -> PointCloud:
     if template.data == "ascii":
         lines = [line for line in body.split(b"\n") if line.strip()]
         check_room(points, len(lines))
-        records = rows.parse(lines[:points], dtype)
+        found = rows.parse(lines[:points], dtype)
     elif template.data == "binary":
         check_room(points, len(body) // dtype.itemsize)
-        records = np.frombuffer(body, dtype, points)
+        found = np.frombuffer(body, dtype, points)
     else:
-        records = _decompress(body, points, dtype)
-    return to_cloud(records, template)
+        found = _decompress(body, points, dtype)
+    return records.to_cloud(found, template)
 
 
 def _decompress(body: bytes, points: int, dtype: np.dtype) -> np.ndarray:
@@ -80,45 +70,12 @@ def _decompress(body: bytes, points: int, dtype: np.dtype) -> np.ndarray:
         raise ValueError(f"the header promises {points} points, but there are {size} bytes of them")
     if packed > len(body) - 8:
         raise ValueError(f"it promises {packed} compressed bytes, but has {len(body) - 8}")
-    raw, at = lzf_decompress(body[8 : 8 + packed], size), 0
-    records = np.empty(points, dtype)
+    raw, at = lzf.decompress(body[8 : 8 + packed], size), 0
+    found = np.empty(points, dtype)
     for name in dtype.names or ():
-        values = records[name]
-        column = np.frombuffer(raw, dtype[name].base, values.size, at)
-        records[name], at = column.reshape(values.shape), at + column.nbytes
-    return records
-
-
-def lzf_decompress(data: bytes, size: int) -> bytearray:
-    """The ``size`` bytes of LZF data, which are literal runs and copies of what came before.
-
-    A byte below 32 starts a run of one more literal bytes than its value. Any other has the length
-    of a copy minus two in its upper three bits, 7 meaning that the next byte is added; its lower
-    five bits and one more byte are the distance back minus one.
-    """
-    if size > 88 * (len(data) + 3):  # a copy takes three bytes for at most 264
-        raise ValueError(f"{len(data)} compressed bytes cannot be {size} bytes")
-    out, at = bytearray(), 0
-    try:
-        while at < len(data) and len(out) <= size:
-            control, at = data[at], at + 1
-            if control < 32:
-                out += data[at : at + control + 1]
-                at += control + 1
-                continue
-            length = (control >> 5) + 2
-            if length == 9:
-                length, at = length + data[at], at + 1
-            back, at = ((control & 31) << 8) + data[at] + 1, at + 1
-            if back > len(out):
-                raise ValueError("the compressed bytes copy from before their beginning")
-            piece = out[-back : len(out) - back + length]
-            out += (piece * (length // back + 1))[:length]  # it may overlap what it writes
-    except IndexError:
-        raise ValueError("the compressed bytes end within a copy") from None
-    if len(out) != size or at > len(data):
-        raise ValueError(f"the compressed bytes are not {size} bytes")
-    return out
+        column = np.frombuffer(raw, dtype[name].base, found[name].size, at)
+        found[name], at = column.reshape(found[name].shape), at + column.nbytes
+    return found
 
 
 def _read_header(data: bytes) -> tuple[PcdTemplate, int, int]:
@@ -137,15 +94,14 @@ def _read_header(data: bytes) -> tuple[PcdTemplate, int, int]:
     counts = found.get("COUNT", ["1"] * len(names))
     parts: dict[str, tuple[Any, ...]] = {}
     for shown, size, kind, count in zip(names, sizes, kinds, counts, strict=True):
-        if kind not in _KINDS or size not in ("1", "2", "4", "8") or f"{kind}{size}" == "F1":
+        if f"{kind}{size}" not in "I1 I2 I4 I8 U1 U2 U4 U8 F2 F4 F8".split():
             raise ValueError(f"its field {shown!r} has type {kind} and size {size}")
-        name = shown
+        name, width = shown, _number([count])
         while name in parts:
             name += "_"
-        width = _number([count])
         if not 1 <= width <= 1 << 16:
             raise ValueError(f"its field {shown!r} has count {count}")
-        parts[name] = (name, f"<{_KINDS[kind]}{size}", (width,) if width > 1 else ())
+        parts[name] = (name, f"<{kind.lower()}{size}", (width,) if width > 1 else ())
     if not all(axis in parts and not parts[axis][2] for axis in AXES):
         raise ValueError(f"its fields {names} have no x, y and z")
     width, height = (_number(found.get(word, ["0"])) for word in ("WIDTH", "HEIGHT"))
@@ -165,7 +121,7 @@ def _number(words: list[str]) -> int:
 
 
 def writer(
-    file: IO[bytes], path: Path, like: PointCloud, count: int, *, data: str | None = None
+    file: IO[bytes], _path: Path, like: PointCloud, count: int, *, data: str | None = None
 ) -> RecordWriter:
     """A writer of PCD, ``data="ascii"`` or ``"binary"``; compressed files come out binary."""
     template = like.source if isinstance(like.source, PcdTemplate) else PcdTemplate()
@@ -173,26 +129,25 @@ def writer(
     if data not in ("ascii", "binary"):
         raise ValueError(f"data is ascii or binary, got {data!r}")
     had = dict(template.names)
-    names = {**file_names(like.fields, _NORMALS, had), **had}
+    names = {**records.file_names(like.fields, _NORMALS, had), **had}
     floats = [name for name in like.fields if names[name] in _NORMALS and name not in had]
     like = like.with_fields(**{name: like.fields[name].astype("f4") for name in floats})
-    dtype = plan(like, template.dtype).newbyteorder("<")
-    check_kinds(path, dtype, "PCD")
-    shown = [names.get(name, name) for name in dtype.names or ()]
-    for name in shown:
-        if name.split() != [name] or not name.isascii():
-            raise FileError(path, f"PCD cannot have a field named {name!r}; rename it")
-    kinds = [dtype[name].base.str[1:] for name in dtype.names or ()]
+    dtype = records.plan(like, template.dtype).newbyteorder("<")
+    fields = [(names.get(name, name), dtype[name]) for name in dtype.names or ()]
+    records.check_storable("PCD", fields)
     organized = template.width * template.height == count
     width, height = (template.width, template.height) if organized else (count, 1)
-    new: dict[str, list[Any]] = {
-        **{"FIELDS": shown, "COLUMNS": shown},
-        **{"SIZE": [kind[1:] for kind in kinds], "TYPE": [kind[0].upper() for kind in kinds]},
-        "COUNT": [(dtype[name].shape or (1,))[0] for name in dtype.names or ()],
-        **{"WIDTH": [width], "HEIGHT": [height], "POINTS": [count], "DATA": [data]},
+    shown = " ".join(name for name, _ in fields)
+    new = {
+        "FIELDS": shown,
+        "COLUMNS": shown,
+        "SIZE": " ".join(str(kind.base.itemsize) for _, kind in fields),
+        "TYPE": " ".join(kind.base.kind.upper() for _, kind in fields),
+        "COUNT": " ".join(str((kind.shape or (1,))[0]) for _, kind in fields),
+        **{"WIDTH": width, "HEIGHT": height, "POINTS": count, "DATA": data},
     }
     for line in template.lines:
         word = (line.split() or [""])[0]
-        line = " ".join([word, *map(str, new[word])]) if word in new else line
+        line = f"{word} {new[word]}" if word in new else line
         file.write(f"{line}\n".encode("latin-1"))
-    return RecordWriter(file, path, dtype, count, " " if data == "ascii" else None)
+    return RecordWriter(file, dtype, count, " " if data == "ascii" else None)

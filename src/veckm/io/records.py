@@ -14,7 +14,6 @@ import numpy as np
 
 from veckm.cloud import NORMAL_NAMES, PointCloud, Template
 from veckm.io import rows
-from veckm.io.errors import FileError
 from veckm.io.source import Source
 
 AXES = ("x", "y", "z")
@@ -68,12 +67,14 @@ def plan(like: PointCloud, had: np.dtype | None, wider: Mapping[str, str] = WIDE
     return np.dtype(parts)
 
 
-def check_kinds(path: Path, dtype: np.dtype, format: str) -> None:
-    """Raise for fields that are not numbers of up to 64 bits."""
-    for name in dtype.names or ():
-        kind = dtype[name].base
+def check_storable(format: str, fields: Iterable[tuple[str, np.dtype]]) -> None:
+    """Raise for fields that are not numbers of up to 64 bits, or whose names are not words."""
+    for name, dtype in fields:
+        kind = dtype.base
         if kind.kind not in "iuf" or kind.itemsize > 8 or kind.str[1:] == "f2":
-            raise FileError(path, f"{format} cannot store field {name!r} of {kind}")
+            raise ValueError(f"{format} cannot store field {name!r} of {kind}")
+        if name.split() != [name] or not name.isascii():
+            raise ValueError(f"{format} cannot have a field named {name!r}; rename it")
 
 
 def fill(cloud: PointCloud, dtype: np.dtype) -> np.ndarray:  # (N,)
@@ -93,6 +94,9 @@ def fill(cloud: PointCloud, dtype: np.dtype) -> np.ndarray:  # (N,)
 def to_cloud(records: np.ndarray, template: Template | None = None) -> PointCloud:
     """The cloud of records that have x, y and z."""
     names = records.dtype.names or ()
+    for name in names:
+        if name.startswith("\0") and (records[name] != records.dtype[name[1:]].shape[0]).any():
+            raise ValueError(f"lists of different lengths as in {name[1:]} cannot be a field")
     single = all(records.dtype[axis].newbyteorder("=") == np.float32 for axis in AXES)
     kind = np.dtype("f4" if single else "f8")
     if names == AXES and all(records.dtype[axis] == kind for axis in AXES):
@@ -125,17 +129,12 @@ class RecordSource(Source):
         self._dtype, self._start, self._template = dtype, start, template
         check_room(count, (path.stat().st_size - start) // dtype.itemsize)
 
-    def read(self, start: int, stop: int) -> PointCloud:
-        """Points of a range with all fields."""
-        self._check(start, stop)
+    def _read(self, start: int, stop: int) -> PointCloud:
         at = self._start + start * self._dtype.itemsize
-        records = np.fromfile(self.path, self._dtype, stop - start, offset=at)
-        if len(records) < stop - start:
-            raise FileError(self.path, f"ended after {start + len(records)} points")
-        return self._convert(records)
-
-    def _convert(self, records: np.ndarray) -> PointCloud:
-        return to_cloud(records, self._template)
+        found = np.fromfile(self.path, self._dtype, stop - start, offset=at)
+        if len(found) < stop - start:
+            raise ValueError(f"it ended after {start + len(found)} points")
+        return to_cloud(found, self._template)
 
 
 class RecordWriter:
@@ -144,27 +143,26 @@ class RecordWriter:
     def __init__(
         self,
         file: IO[bytes],
-        path: Path,
         dtype: np.dtype,
         count: int,
         delimiter: str | None = None,
         tail: bytes = b"",
     ) -> None:
-        self._file, self._path, self._dtype, self._left = file, path, dtype, count
+        self._file, self._dtype, self._left = file, dtype, count
         self._delimiter, self._tail = delimiter, tail
 
     def append(self, cloud: PointCloud) -> None:
         """Write the next points."""
         self._left -= len(cloud)
-        records = fill(cloud, self._dtype)
+        found = fill(cloud, self._dtype)
         if self._delimiter is not None:
-            columns = [records[name] for name in self._dtype.names or ()]
+            columns = [found[name] for name in self._dtype.names or ()]
             self._file.write(rows.render(columns, self._delimiter))
-        elif len(records):
-            self._file.write(records.view(np.uint8).data)
+        elif len(found):
+            self._file.write(found.view(np.uint8).data)
 
     def finish(self) -> None:
         """Write what follows the points."""
         if self._left:
-            raise ValueError(f"{self._path}: {self._left} points are missing")
+            raise ValueError(f"{self._left} points are missing")
         self._file.write(self._tail)

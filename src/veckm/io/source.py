@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from veckm.cloud import PointCloud
+from veckm.io.errors import guarded
 
 #: Points that are held at a time while a whole file is scanned.
 BLOCK = 1 << 20
@@ -27,12 +29,21 @@ class Source(ABC):
     count: int
 
     @abstractmethod
+    def _read(self, start: int, stop: int) -> PointCloud:
+        """Points of a range that is within the file; whatever it raises becomes a FileError."""
+
+    def _read_xyz(self, start: int, stop: int) -> np.ndarray:
+        return self._read(start, stop).xyz
+
     def read(self, start: int, stop: int) -> PointCloud:
         """Points ``start`` up to but not including ``stop``, with all fields."""
+        with self._checked(start, stop):
+            return self._read(start, stop)
 
     def read_xyz(self, start: int, stop: int) -> np.ndarray:  # (stop - start, 3) float64
         """The coordinates only."""
-        return self.read(start, stop).xyz
+        with self._checked(start, stop):
+            return self._read_xyz(start, stop)
 
     def read_all(self) -> PointCloud:
         """The whole file."""
@@ -56,18 +67,19 @@ class Source(ABC):
         return np.stack([low, high]) if self.count else np.zeros((2, 3))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from veckm.io.ranges import open_source
+        from veckm.io.formats import open_source  # which imports this module
 
         return open_source, (str(self.path),)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {self.count:,} points)"
 
-    def _check(self, start: int, stop: int) -> None:
+    def _checked(self, start: int, stop: int) -> AbstractContextManager[None]:
         if not 0 <= start <= stop <= self.count:
             raise ValueError(
                 f"{self.path}: has {self.count} points, the range {start} to {stop} is outside"
             )
+        return guarded(self.path, "read")
 
 
 class Writer(Protocol):

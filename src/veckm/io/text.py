@@ -11,7 +11,6 @@ import numpy as np
 
 from veckm.cloud import COLOR_NAMES, NORMAL_NAMES, PointCloud, Template
 from veckm.io import rows
-from veckm.io.errors import FileError
 from veckm.io.records import AXES, RecordWriter, plan
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
@@ -56,7 +55,7 @@ def read(path: Path) -> PointCloud:
     head, count, start = _read_head(lines, path.suffix.lower() == ".pts")
     body = [line for line in lines[start:] if line.strip()]
     if not body and count is None:
-        raise FileError(path, "has no points")
+        raise ValueError("it has no points")
     if count is not None and count > len(body):
         raise ValueError(f"the header promises {count} points, but the file has {len(body)} lines")
     first = body[0].decode("latin-1") if body else "0 0 0"
@@ -135,23 +134,22 @@ def _axis_names(shown: tuple[str, ...]) -> tuple[str, ...]:
 
 def _guess(path: Path, columns: list[np.ndarray]) -> list[str]:
     """Names of the columns after the coordinates in a file without names."""
-    names = [f"column_{k}" for k in range(4, len(columns) + 1)]
-    at = 0
-    if path.suffix.lower() == ".pts" and len(names) in (1, 4):
-        names[0], at = "intensity", 1
-    for _ in range(2):
-        triple = np.stack([column[:_SAMPLE] for column in columns[3 + at : 6 + at] or columns[:1]])
-        found = NORMAL_NAMES[0]
-        if bool(((triple >= 0) & (triple <= 255) & (triple == np.floor(triple))).all()):
-            found = COLOR_NAMES[0]
+    names: list[str] = []
+    left = columns[3:]
+    if path.suffix.lower() == ".pts" and len(left) in (1, 4):
+        names, left = ["intensity"], left[1:]
+    while len(left) >= 3:
+        triple = np.stack([column[:_SAMPLE] for column in left[:3]])
         if bool((np.abs(np.linalg.norm(triple, axis=0) - 1) < 1e-2).all()):
             found = NORMAL_NAMES[0]
-        elif found is NORMAL_NAMES[0]:
+        elif bool(((triple >= 0) & (triple <= 255) & (triple == np.floor(triple))).all()):
+            found = COLOR_NAMES[0]
+        else:
             break
-        if len(triple) < 3 or found[0] in names:
+        if found[0] in names:
             break
-        names[at : at + 3], at = found, at + 3
-    return names
+        names, left = [*names, *found], left[3:]
+    return names + [f"column_{k}" for k in range(4 + len(names), len(columns) + 1)]
 
 
 def _as_integers(column: np.ndarray, word: str) -> np.ndarray:
@@ -165,21 +163,13 @@ def _as_integers(column: np.ndarray, word: str) -> np.ndarray:
 
 def writer(file: IO[bytes], path: Path, like: PointCloud, count: int) -> RecordWriter:
     """A writer of lines, each number with the fewest digits that give it back."""
-    suffix = path.suffix.lower()
-    template = like.source if isinstance(like.source, TextTemplate) else None
     for name, values in like.fields.items():
         if values.dtype.kind not in "iufb":
-            raise FileError(path, f"field {name!r} of {values.dtype} is not a number")
+            raise ValueError(f"field {name!r} of {values.dtype} is not a number")
         if set(name) & set(",;\t\n\r\"' ") or not name or not name.isprintable():
-            raise FileError(path, f"a column cannot be named {name!r}; rename it")
-    if template is None:
-        prefix: str | None = "" if suffix in (".csv", ".txt", ".asc") else "# "
-        if suffix == ".pts" or (
-            prefix and tuple(like.fields) in ((), NORMAL_NAMES[0], COLOR_NAMES[0])
-        ):
-            prefix = None
-        delimiter = "," if suffix == ".csv" else None
-        template = TextTemplate(delimiter, prefix=prefix, counted=suffix == ".pts")
+            raise ValueError(f"a column cannot be named {name!r}; rename it")
+    suffix = path.suffix.lower()
+    template = like.source if isinstance(like.source, TextTemplate) else _new(suffix, like)
     dtype = plan(like, np.dtype([(name, "f8") for name in template.names]))
     delimiter, head = template.delimiter or " ", list(template.head)
     if template.prefix is not None:
@@ -192,4 +182,14 @@ def writer(file: IO[bytes], path: Path, like: PointCloud, count: int) -> RecordW
     if suffix == ".pts" and template.counted:
         head.append(str(count))
     file.write("".join(f"{line}\n" for line in head).encode("latin-1"))
-    return RecordWriter(file, path, dtype, count, delimiter)
+    return RecordWriter(file, dtype, count, delimiter)
+
+
+def _new(suffix: str, like: PointCloud) -> TextTemplate:
+    """The usual layout of a suffix; XYZ names its columns only where they would not be guessed."""
+    if suffix == ".pts":
+        return TextTemplate(counted=True)
+    if suffix == ".xyz":
+        guessed = tuple(like.fields) in ((), NORMAL_NAMES[0], COLOR_NAMES[0])
+        return TextTemplate(prefix=None if guessed else "# ")
+    return TextTemplate("," if suffix == ".csv" else None, prefix="")

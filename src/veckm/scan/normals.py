@@ -12,7 +12,7 @@ import torch
 from veckm.cloud import PointCloud
 from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
-from veckm.io.ranges import create_sink
+from veckm.io.sink import create_sink
 from veckm.io.source import Source
 from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Advance, Arrays, Operation, Phase

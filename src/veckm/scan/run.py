@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from veckm.io.ranges import open_source
+from veckm.io.formats import open_source
 from veckm.io.source import Source
 from veckm.progress import bar
 from veckm.scan.execute import DaskExecutor, Job, SerialExecutor

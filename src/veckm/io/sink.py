@@ -1,4 +1,4 @@
-"""Clouds larger than memory: sources that are read by range, sinks that are written in pieces."""
+"""Files that are written piece by piece, so that a cloud need not fit into memory."""
 
 from __future__ import annotations
 
@@ -9,30 +9,10 @@ import numpy as np
 
 from veckm.cloud import PointCloud
 from veckm.io.atomic import Pending
-from veckm.io.errors import FileError, NotByRange, guarded
+from veckm.io.errors import FileError, guarded
 from veckm.io.formats import find, streams
 from veckm.io.las import LasTemplate
 from veckm.io.source import Source, Writer
-
-__all__ = ["Sink", "Source", "create_sink", "open_source", "source_if_by_range"]
-
-
-def open_source(path: str | Path) -> Source:
-    """Open a file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin."""
-    path = Path(path)
-    kind = find(path)
-    if kind.source is None:
-        raise NotByRange(path, f"cannot be read by range; {streams()} can, convert it to one first")
-    with guarded(path, f"read as {kind.name}"):
-        return kind.source(path)
-
-
-def source_if_by_range(path: str | Path) -> Source | None:
-    """The same, or None for a file that can only be read as a whole."""
-    try:
-        return open_source(path)
-    except NotByRange:
-        return None
 
 
 class Sink:
@@ -91,7 +71,7 @@ def create_sink(
     first = first.with_fields(**new)
     pending = Pending(path)
     try:
-        with guarded(path, "written"):
+        with guarded(path, f"written as {kind.name}"):
             writer = kind.writer(pending.file, path, first, like.count)
     except BaseException:
         pending.abort()
