@@ -1,4 +1,4 @@
-"""A cloud of points with everything that its file says about them."""
+"""Point clouds with all the fields of their files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-#: Names under which files keep normals, and colors; the first is what PLY says.
+#: Field names of normals and of colors in files; PLY uses the first ones.
 NORMAL_NAMES = (
     ("nx", "ny", "nz"),
     ("NormalX", "NormalY", "NormalZ"),
@@ -26,32 +26,32 @@ COLOR_NAMES = (
     ("Red", "Green", "Blue"),
     ("R", "G", "B"),
 )
-_TOGETHER = {"normals": ("normal", "normals"), "colors": ("color", "colors", "rgb", "rgba")}
+_COMBINED = {"normals": ("normal", "normals"), "colors": ("color", "colors", "rgb", "rgba")}
 
 
 class Template:
-    """What a format needs to write a file back as it came; every format has its own."""
+    """What a format needs to write a file as it was read; every format has a subclass."""
 
     def subset(self) -> Template:
-        """The same for a choice of the points: without what counts on all of them."""
+        """The template for some of the points, without what refers to all of them."""
         return self
 
 
 @dataclass(frozen=True, eq=False)
 class PointCloud:
-    """Points about an origin, and every other field of their file.
+    """Points relative to an origin, and all other fields of their file.
 
     .. math:: x_k = \\mathrm{origin} + \\mathrm{pos}_k
 
-    Surveys are far from zero: what is exact in float64 about an origin nearby would be rounded
-    by meters in float32 about zero.
+    Surveys have large coordinates, which float32 would round by decimeters or more; relative to an
+    origin nearby they keep their precision.
 
     Attributes:
-        pos: the points about ``origin``.
-        origin: where ``pos`` counts from.
-        fields: everything else by the file's own names, in its order, with its dtypes.
-        crs: the coordinate reference system as the file has it, mostly WKT.
-        source: what the format needs to write the file back as it came; nobody else looks inside.
+        pos: coordinates relative to ``origin``.
+        origin: the point that is added to ``pos``.
+        fields: all other values per point, with the names, order and dtypes of the file.
+        crs: the coordinate reference system as in the file, usually WKT.
+        source: what the format needs to write the file as it was read; only the format uses it.
 
     Shapes:
         - pos: (N, 3) float32 or float64
@@ -90,11 +90,14 @@ class PointCloud:
         return len(self.pos)
 
     def __getitem__(self, rows: slice | np.ndarray) -> PointCloud:
-        """The points of a slice, a mask or an array of row numbers, with their fields."""
+        """The points of a slice, a mask or an array of indices, with their fields."""
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
             if rows.ndim != 1:
-                raise TypeError("choose points by a slice, a mask or an array of row numbers")
+                raise TypeError(
+                    "index points by a slice, a mask or an array of indices, "
+                    f"got an array of {rows.ndim} dimensions"
+                )
         return replace(
             self,
             pos=self.pos[rows],
@@ -108,7 +111,7 @@ class PointCloud:
 
     @property
     def xyz(self) -> np.ndarray:
-        """The coordinates as the file means them, (N, 3) float64."""
+        """The coordinates of the file, ``origin + pos``, (N, 3) float64."""
         if not self.origin.any():  # adding zero would turn -0.0 into 0.0
             return self.pos.astype(np.float64)
         moved: np.ndarray = self.pos + self.origin
@@ -116,13 +119,13 @@ class PointCloud:
 
     @property
     def normals(self) -> np.ndarray | None:
-        """The normals (N, 3) under the usual names, or None."""
-        return self._together("normals", NORMAL_NAMES)
+        """The normals (N, 3), or None if no fields have their usual names."""
+        return self._stacked("normals", NORMAL_NAMES)
 
     @property
     def colors(self) -> np.ndarray | None:
-        """Red, green and blue (N, 3) in the file's own range and dtype, or None."""
-        found = self._together("colors", COLOR_NAMES)
+        """Red, green and blue (N, 3) in the range and dtype of the file, or None."""
+        found = self._stacked("colors", COLOR_NAMES)
         if found is not None:
             return found
         for name in ("rgb", "rgba"):  # PCL packs them into the bits of one number
@@ -133,14 +136,14 @@ class PointCloud:
         return None
 
     def with_fields(self, **new: np.ndarray) -> PointCloud:
-        """The same cloud with more fields, or other values of those it has."""
+        """A copy with additional or replaced fields."""
         return replace(self, fields={**self.fields, **new})
 
     def with_normals(self, normals: np.ndarray) -> PointCloud:
-        """The same cloud with these normals, under the names of the file where it has some.
+        """A copy with these normals; if the cloud has normals, their names and dtypes are kept.
 
         Args:
-            normals: one a point.
+            normals: one per point.
 
         Shapes:
             - normals: (N, 3)
@@ -158,11 +161,11 @@ class PointCloud:
     def _names(self, triples: tuple[tuple[str, ...], ...]) -> tuple[str, ...] | None:
         return next((names for names in triples if set(names) <= set(self.fields)), None)
 
-    def _together(self, what: str, triples: tuple[tuple[str, ...], ...]) -> np.ndarray | None:
+    def _stacked(self, what: str, triples: tuple[tuple[str, ...], ...]) -> np.ndarray | None:
         names = self._names(triples)
         if names is not None:
             return np.stack([self.fields[name] for name in names], axis=-1)
-        for name in _TOGETHER[what]:
+        for name in _COMBINED[what]:
             values = self.fields.get(name)
             if values is not None and values.ndim == 2 and values.shape[1] >= 3:
                 return values[:, :3]

@@ -26,11 +26,11 @@ __all__ = ["SUFFIXES", "Mesh", "normalize", "read_mesh", "sample_mesh"]
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """Triangles, with the corners of each in the order that makes its normal point outward.
+    """Triangles, whose vertices are counterclockwise seen from outside.
 
     Shapes:
         - vertices: (V, 3) float64
-        - faces: (F, 3) int64, the numbers of its corners
+        - faces: (F, 3) int64, indices of vertices
     """
 
     vertices: Tensor
@@ -56,31 +56,31 @@ class Mesh:
 
 
 def normalize(mesh: Mesh) -> Mesh:
-    """The same mesh about the origin, with a bounding box whose diagonal is 1.
+    """The mesh centered at the origin and scaled so that the diagonal of its bounding box is 1.
 
-    Vertices that no face uses do not count.
+    Vertices that no face uses are ignored.
     """
     used = mesh.vertices[mesh.faces.reshape(-1)]
     if not len(used) or diagonal(used) == 0:
-        raise ValueError("the mesh has no size: all its corners are in one place")
-    middle = (used.amax(0) + used.amin(0)) / 2
-    return Mesh((mesh.vertices - middle) / diagonal(used), mesh.faces)
+        raise ValueError("the mesh has no size: all its vertices are the same point")
+    center = (used.amax(0) + used.amin(0)) / 2
+    return Mesh((mesh.vertices - center) / diagonal(used), mesh.faces)
 
 
 def sample_mesh(mesh: Mesh, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-    r"""n points of a mesh, uniform by area, with the normals of the faces they lie on.
+    r"""Sample n points of a mesh, uniformly by area, with the normals of their faces.
 
     .. math:: x = p_0 + a (p_1 - p_0) + b (p_2 - p_0), \qquad a + b \le 1
 
-    Faces without area are left out.
+    Faces without area are ignored.
 
     Args:
-        mesh: the mesh; float32 holds the points best of one that is near the origin
-            (:func:`normalize`).
+        mesh: the mesh; it should be near the origin (:func:`normalize`), since the points are
+            float32.
         n: number of points.
         seed: an int or a torch.Generator.
-        density: share of the points to keep at each place, (M, 3) -> (M,) in (0, 1]; there are
-            still n points in the end.
+        density: probability of keeping a point, (M, 3) -> (M,) in (0, 1]; the result has n points
+            all the same.
 
     Shapes:
         - pos, normal: (n, 3)
@@ -117,10 +117,12 @@ def _checked(share: Tensor) -> Tensor:
 
 
 def read_mesh(path: str | Path) -> Mesh:
-    """The triangles of a PLY, OFF, OBJ, STL or GLB file; polygons are cut into fans.
+    """The triangles of a PLY, OFF, OBJ, STL or GLB file; polygons are split into fans.
 
-    A file that is broken or cut short is a :class:`veckm.io.FileError`, a ValueError that names
-    it. STL repeats the corners of every face, and so does its mesh.
+    STL repeats the vertices of every face, and so does its mesh.
+
+    Raises:
+        veckm.io.FileError: if the file is broken or truncated.
     """
     vertices, faces = read_triangles(Path(path))
     return Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))

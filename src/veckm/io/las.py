@@ -11,7 +11,7 @@ from typing import IO, Any
 import laspy
 import numpy as np
 from laspy.header import GpsTimeType, LasHeader, Version
-from laspy.point.dims import ScaledArrayView, SubFieldView
+from laspy.point.dims import DimensionKind, ScaledArrayView, SubFieldView
 from laspy.vlrs.known import WktCoordinateSystemVlr
 from laspy.vlrs.vlrlist import VLRList
 
@@ -67,13 +67,6 @@ class LasSource(Source):
     def _read_xyz(self, start: int, stop: int) -> np.ndarray:
         xyz: np.ndarray = self._pos(self._points(start, stop)) + self._header.offsets
         return xyz
-
-    def bounds(self, exact: bool = True) -> np.ndarray:
-        """Minimum and maximum of the coordinates: of the points, or as in the header."""
-        found = np.stack([self._header.mins, self._header.maxs])
-        if not exact and np.isfinite(found).all() and (found[0] <= found[1]).all():
-            return found
-        return super().bounds()
 
     def _pos(self, points: Any) -> np.ndarray:
         pairs = zip(_XYZ, self._header.scales, strict=True)
@@ -150,17 +143,14 @@ class LasWriter:
         """Name in the cloud -> name in the file; what the file lacks becomes extra bytes."""
         format = header.point_format
         had = set(format.dimension_names)
+        standard = format.standard_dimensions
+        integers = {each.name for each in standard if each.kind != DimensionKind.FloatingPoint}
         names = file_names(like.fields, _NORMALS, had if self._template else ())
         new = []
         for name, values in like.fields.items():
             stored, kind = names[name], values.dtype.newbyteorder("=").str[1:]
-            standard = stored in set(format.standard_dimension_names)
-            if (
-                standard
-                and kind[0] == "f"
-                and format.dimension_by_name(stored).kind.name != ("FloatingPoint")
-            ):
-                stored = names[name] = f"{stored}_{values.dtype.name}"  # it would be rounded
+            if kind[0] == "f" and stored in integers:  # it would be rounded
+                stored = names[name] = f"{stored}_{values.dtype.name}"
             if stored in had:
                 continue
             kind = "f4" if stored in _NORMALS else WIDER.get(kind, kind)  # as PDAL has normals

@@ -108,9 +108,8 @@ def _read_header(data: bytes) -> tuple[PcdTemplate, int, int]:
     points = _number(found["POINTS"]) if "POINTS" in found else width * height
     if found["DATA"][:1] not in (["ascii"], ["binary"], ["binary_compressed"]):
         raise ValueError(f"its DATA is {found['DATA']}, not ascii, binary or binary_compressed")
-    shown_names = tuple(zip(parts, names, strict=True))
-    dtype = np.dtype(list(parts.values()))
-    template = PcdTemplate(tuple(lines), dtype, shown_names, width, height, found["DATA"][0])
+    dtype, pairs = np.dtype(list(parts.values())), tuple(zip(parts, names, strict=True))
+    template = PcdTemplate(tuple(lines), dtype, pairs, width, height, found["DATA"][0])
     return template, points, at
 
 
@@ -137,17 +136,15 @@ def writer(
     records.check_storable("PCD", fields)
     organized = template.width * template.height == count
     width, height = (template.width, template.height) if organized else (count, 1)
-    shown = " ".join(name for name, _ in fields)
     new = {
-        "FIELDS": shown,
-        "COLUMNS": shown,
+        "FIELDS": " ".join(name for name, _ in fields),
         "SIZE": " ".join(str(kind.base.itemsize) for _, kind in fields),
         "TYPE": " ".join(kind.base.kind.upper() for _, kind in fields),
         "COUNT": " ".join(str((kind.shape or (1,))[0]) for _, kind in fields),
         **{"WIDTH": width, "HEIGHT": height, "POINTS": count, "DATA": data},
     }
     for line in template.lines:
-        word = (line.split() or [""])[0]
+        word = (line.split() or [""])[0].replace("COLUMNS", "FIELDS")  # as old files have it
         line = f"{word} {new[word]}" if word in new else line
         file.write(f"{line}\n".encode("latin-1"))
     return RecordWriter(file, dtype, count, " " if data == "ascii" else None)

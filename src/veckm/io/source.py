@@ -53,13 +53,8 @@ class Source(ABC):
         """A cloud without points that has all that is needed to write such a file."""
         return self.read(0, 0)
 
-    def bounds(self, exact: bool = True) -> np.ndarray:  # (2, 3) float64
-        """Minimum and maximum of the coordinates.
-
-        Args:
-            exact: compute them from all points; otherwise the header's values will do.
-        """
-        del exact  # only LAS headers have them
+    def bounds(self) -> np.ndarray:  # (2, 3) float64
+        """Minimum and maximum of the coordinates of all points; headers may be wrong."""
         low, high = np.full(3, np.inf), np.full(3, -np.inf)
         for start in range(0, self.count, BLOCK):
             xyz = self.read_xyz(start, min(start + BLOCK, self.count))
