@@ -260,7 +260,8 @@ def writer(
             lines[name] = _new_lines(names.get(name, name), kind)
         parts.append((name, kind.base, kind.shape))
     shown = _header_lines(header, vertex, lines, count, bool(others))
-    shown = [f"format {format} 1.0" if line.startswith("format") else line for line in shown]
+    form = f"format {format} 1.0"
+    shown = [form if line.split()[:1] == ["format"] else line for line in shown]
     before, after = others or (b"", b"")
     file.write(header.newline.join([*shown, "end_header", ""]).encode("latin-1") + before)
     stored = np.dtype(parts).newbyteorder(_ORDERS[format] or "=")
@@ -284,14 +285,16 @@ def _header_lines(
     header: Header, vertex: int, new: dict[str, list[str]], count: int, others: bool
 ) -> list[str]:
     """The lines of a header with the properties of the points replaced by ``new`` ones."""
-    words = [(line.split() or [""]) for line in header.lines]
-    starts = [at for at, word in enumerate(words) if word[0] == "element"]
+    words = [line.split() or [""] for line in header.lines]
+    starts = [at for at, (word, *_) in enumerate(words) if word == "element"]
     start, stop = [*starts, len(words)][vertex : vertex + 2]
-    before, points, after = [], [f"element {words[start][1]} {count}"], []
-    left = dict(new)
-    for at, (line, word) in enumerate(zip(header.lines, words, strict=True)):
-        if start < at < stop:
-            points += left.pop(word[-1], []) if word[0] == "property" else [line]
-        elif at != start and (others or word[0] not in ("element", "property")):
-            (before if at < start else after).append(line)
-    return [*before, *points, *(line for lines in left.values() for line in lines), *after]
+
+    def outside(part: slice) -> list[str]:
+        pairs = zip(header.lines[part], words[part], strict=True)
+        return [line for line, word in pairs if others or word[0] not in ("element", "property")]
+
+    points, left = [f"element {words[start][1]} {count}"], dict(new)
+    for line, word in zip(header.lines[start + 1 : stop], words[start + 1 : stop], strict=True):
+        points += left.pop(word[-1], []) if word[0] == "property" else [line]
+    points += [line for lines in left.values() for line in lines]
+    return [*outside(slice(start)), *points, *outside(slice(stop, None))]
