@@ -1,4 +1,4 @@
-"""Files that are not what they say: refused in words, by looking at their length."""
+"""Broken files raise a FileError that names the reason, before anything large is allocated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HUGE = 10**12
 
 
 def with_count(name: str, data: bytes, count: int) -> bytes:
-    """The same file, whose header promises other many points."""
+    """The same file, whose header promises another number of points."""
     old = b"40"
     new = str(count).encode()
     if name.endswith(".ply"):
@@ -136,7 +136,7 @@ def test_the_fuzzer_sees_what_is_not_a_file_error(
         ("a.doc", b"", "cannot read .doc files"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_the_error_names_what_is_wrong(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(FileError, match=message) as caught:
         read(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Files as their own projects ship them, and what laspy, NumPy and Open3D say about them."""
+"""Files as their own projects ship them, compared with laspy, NumPy and Open3D."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = {
     "b9.ply": 22_300,
     "bad_points_1.1.las": 1,
     "bun0.pcd": 112_586,
-    "bunny5000.pts": 35_947,  # its first line says 1500: there are more lines than that
+    "bunny5000.pts": 35_947,  # its first line is 1500, but it has more lines
     "diamond_ascii.ply": 6,
     "diamond_with_bool.ply": 6,
     "extrabytes.las": 1065,

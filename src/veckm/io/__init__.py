@@ -76,10 +76,10 @@ def write(path: str | Path, cloud: PointCloud, **options: Any) -> None:
     unknown = set(options) - set(kind.options)
     if unknown:
         raise TypeError(f"{kind.name} files have no option {', '.join(sorted(unknown))}")
-    with guarded(path, f"written as {kind.name}"), writing(path) as file:
-        if kind.write is not None:
+    if kind.write is not None:
+        with guarded(path, f"written as {kind.name}"), writing(path) as file:
             kind.write(file, cloud, **options)
-        elif kind.writer is not None:
-            writer = kind.writer(file, path, cloud, len(cloud), **options)
-            writer.append(cloud)
-            writer.finish()
+        return
+    sink = Sink(path, cloud, len(cloud), **options)
+    sink.append(cloud)
+    sink.commit()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,38 +14,56 @@ from veckm.io.atomic import Pending
 from veckm.io.errors import FileError, guarded
 from veckm.io.formats import find, streams
 from veckm.io.las import LasTemplate
-from veckm.io.source import Source, Writer
+from veckm.io.source import Source
 
 
 class Sink:
-    """A file that is written in order; it appears under its name at :meth:`commit`."""
+    """A file that is written in order; it appears under its name at :meth:`commit`.
 
-    def __init__(self, path: Path, writer: Writer, pending: Pending, expected: set[str]) -> None:
+    Args:
+        path: the file.
+        like: a cloud with the fields, header and so on of the file.
+        count: number of points that will be written.
+        options: of the format.
+    """
+
+    def __init__(self, path: Path, like: PointCloud, count: int, **options: Any) -> None:
+        kind = find(path, write=True)
+        if kind.writer is None:
+            raise FileError(path, f"cannot be written by range; {streams()} can")
         self.path, self.count = path, 0
-        self._writer, self._pending, self._expected = writer, pending, expected
+        self._expected, self._action = set(like.fields), f"written as {kind.name}"
+        self._pending = Pending(path)
+        with self._aborting():
+            self._writer = kind.writer(self._pending.file, path, like, count, **options)
 
     def append(self, cloud: PointCloud) -> None:
         """Write the next points, with the fields that the sink was created for."""
-        missing = self._expected - set(cloud.fields)
-        if missing:
-            raise ValueError(f"{self.path}: the cloud has no {sorted(missing)}")
-        with guarded(self.path, "written"):
+        with self._aborting():
+            missing = self._expected - set(cloud.fields)
+            if missing:
+                raise ValueError(f"the cloud has no {sorted(missing)}")
             self._writer.append(cloud)
         self.count += len(cloud)
 
     def commit(self) -> None:
         """Move the complete file to its path; nothing is left if that fails."""
-        try:
-            with guarded(self.path, "written"):
-                self._writer.finish()
-        except BaseException:
-            self.abort()
-            raise
+        with self._aborting():
+            self._writer.finish()
         self._pending.commit()
 
     def abort(self) -> None:
         """Delete what was written."""
         self._pending.abort()
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        try:
+            with guarded(self.path, self._action):
+                yield
+        except BaseException:
+            self.abort()
+            raise
 
 
 def create_sink(
@@ -60,20 +80,9 @@ def create_sink(
             the format names them.
     """
     path = Path(path)
-    kind = find(path, write=True)
-    if kind.writer is None:
-        raise FileError(path, f"cannot be written by range; {streams()} can")
     first = like.like()
-    if kind.extent and not isinstance(first.source, LasTemplate):
+    if find(path, write=True).extent and not isinstance(first.source, LasTemplate):
         fields = {name: np.zeros((2, *v.shape[1:]), v.dtype) for name, v in first.fields.items()}
         first = PointCloud(like.bounds(), fields=fields, crs=first.crs, source=first.source)
     new = {name: np.zeros(len(first), dtype) for name, dtype in (extra or {}).items()}
-    first = first.with_fields(**new)
-    pending = Pending(path)
-    try:
-        with guarded(path, f"written as {kind.name}"):
-            writer = kind.writer(pending.file, path, first, like.count)
-    except BaseException:
-        pending.abort()
-        raise
-    return Sink(path, writer, pending, set(first.fields))
+    return Sink(path, first.with_fields(**new), like.count)
