@@ -136,7 +136,9 @@ def test_the_fuzzer_sees_what_is_not_a_file_error(
         ("a.doc", b"", "cannot read .doc files"),
     ],
 )
-def test_the_error_names_what_is_wrong(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_the_error_names_what_is_wrong(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(FileError, match=message) as caught:
         read(tmp_path / name)
