@@ -26,7 +26,7 @@ def test_a_worker_that_is_killed_is_survived_with_the_same_result(
     run(path, tmp_path / "here.npy", operation, tile=1000)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from veckm.io.formats import open_source
 from veckm.io.source import Source
-from veckm.scan.spool import Spool, fill
+from veckm.scan.spool import POINTS, ROWS, SLOTS, Spool, fill
 
 
 def source_of(folder: Path, xyz: np.ndarray) -> Source:
@@ -41,31 +41,30 @@ def test_every_point_is_stored_once_in_a_tile_that_is_not_too_large(
     xyz = clusters(np.random.default_rng(seed), sizes)
     spool = spool_of(tmp_path_factory.mktemp("layout"), xyz, tile)
     everything = [(0, spool.count)]
-    rows = spool.rows(everything)
+    rows = spool.read(ROWS, everything)
     np.testing.assert_array_equal(np.sort(rows), np.arange(len(xyz)))
-    np.testing.assert_array_equal(spool.points(everything), xyz[rows])
-    np.testing.assert_array_equal(spool.slots(0, len(xyz))[rows], np.arange(len(xyz)))
+    np.testing.assert_array_equal(spool.read(POINTS, everything), xyz[rows])
+    np.testing.assert_array_equal(spool.read(SLOTS, everything)[rows], np.arange(len(xyz)))
     crowd = np.unique(xyz, axis=0, return_counts=True)[1].max()  # copies cannot be cut apart
     for number in range(spool.tiles):
-        start, stop = spool.range(number)
-        assert 0 < stop - start <= max(tile, crowd)
+        assert 0 < spool.size(number) <= max(tile, crowd)
     for cell, (i, j) in enumerate(pairwise(spool.layout.offsets)):
-        stored = spool.points([(int(i), int(j))])
-        np.testing.assert_array_equal(stored.min(0), spool.boxes[0, cell])
-        np.testing.assert_array_equal(stored.max(0), spool.boxes[1, cell])
+        stored = spool.read(POINTS, [(int(i), int(j))])
+        np.testing.assert_array_equal(stored.min(0), spool.layout.boxes[0, cell])
+        np.testing.assert_array_equal(stored.max(0), spool.layout.boxes[1, cell])
 
 
 def test_tiles_are_balanced_though_the_cloud_is_not(tmp_path: Path) -> None:
     xyz = clusters(np.random.default_rng(0), [1.0, 0.1, 0.03, 30.0])
     spool = spool_of(tmp_path, xyz, 700)
-    sizes = [stop - start for start, stop in map(spool.range, range(spool.tiles))]
+    sizes = [spool.size(number) for number in range(spool.tiles)]
     assert min(sizes) > 150
 
 
 def test_copies_in_one_place_end_the_cutting(tmp_path: Path) -> None:
     xyz = np.concatenate([np.zeros((3000, 3)), np.random.default_rng(0).random((500, 3))])
     spool = spool_of(tmp_path, xyz, 1000)
-    sizes = sorted(stop - start for start, stop in map(spool.range, range(spool.tiles)))
+    sizes = sorted(spool.size(number) for number in range(spool.tiles))
     assert sizes[-1] >= 3000
     assert sum(sizes) == 3500
 
@@ -78,10 +77,10 @@ def test_one_place_is_one_tile(tmp_path: Path, count: int) -> None:
 def test_the_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     xyz = clusters(np.random.default_rng(1), [1.0, 1e-4])
     whole = spool_of(tmp_path, xyz, 300)
-    expected = whole.rows([(0, whole.count)])
+    expected = whole.read(ROWS, [(0, whole.count)])
     monkeypatch.setattr("veckm.scan.spool.CHUNK", 89)
     parts = spool_of(tmp_path, xyz, 300)
-    np.testing.assert_array_equal(parts.rows([(0, parts.count)]), expected)
+    np.testing.assert_array_equal(parts.read(ROWS, [(0, parts.count)]), expected)
 
 
 def test_points_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -97,6 +96,6 @@ def test_tiles_of_a_sampled_cloud_are_about_as_large(
     monkeypatch.setattr("veckm.scan.layout._SAMPLE", 5000)
     xyz = np.random.default_rng(0).random((40_000, 3))
     spool = spool_of(tmp_path, xyz, 4000)
-    sizes = [stop - start for start, stop in map(spool.range, range(spool.tiles))]
+    sizes = [spool.size(number) for number in range(spool.tiles)]
     assert sum(sizes) == 40_000
     assert max(sizes) < 1.15 * 4000

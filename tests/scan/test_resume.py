@@ -1,4 +1,4 @@
-"""Ended at any moment, a scan goes on from there and ends with the same file."""
+"""Stopped at any moment, a scan is resumed and writes the same file."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_killed_again_and_again_it_ends_with_the_same_file(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cloud.npy", "out.npy", "whole.npy"]
 
 
-def test_control_c_says_how_to_go_on(tmp_path: Path, cloud: Cloud, whole: bytes) -> None:
+def test_control_c_says_how_to_resume(tmp_path: Path, cloud: Cloud, whole: bytes) -> None:
     output = tmp_path / "out.npy"
     process = begin(cloud[0], output)
     wait(process, tmp_path / "out.npy.parts", 2)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate()
     assert process.returncode == 130
-    assert "Run the same command again to go on" in said
+    assert "Run the same command again to resume" in said
     assert str(tmp_path / "out.npy.parts") in said
     assert run(cloud[0], output, OPERATION, tile=1000).resumed >= 2
     assert output.read_bytes() == whole
@@ -156,7 +156,7 @@ def test_a_tile_that_is_not_what_it_was_is_done_again(
     assert (tmp_path / "out.npy").read_bytes() == whole
 
 
-@pytest.mark.parametrize("name", ["points", "layout.npz", "boxes.npy"])
+@pytest.mark.parametrize("name", ["points", "layout.npz"])
 def test_a_spool_that_is_not_what_it_was_is_made_again(
     tmp_path: Path, cloud: Cloud, half: Interrupting, name: str
 ) -> None:
@@ -200,14 +200,14 @@ def test_an_input_that_changes_on_the_way_is_refused(
         return do(job)
 
     monkeypatch.setattr(executed.Job, "__call__", call)
-    with pytest.raises(Changed, match="has changed while it was worked on"):
+    with pytest.raises(Changed, match="has changed during the scan"):
         run(path, tmp_path / "out.npy", OPERATION, tile=1000)
     assert not (tmp_path / "out.npy").exists()
 
 
 def test_two_processes_do_not_work_on_the_same_scan(tmp_path: Path) -> None:
     first = Journal(tmp_path / "work", {}, {})
-    with pytest.raises(Changed, match="another process is at work"):
+    with pytest.raises(Changed, match="another process is running"):
         Journal(tmp_path / "work", {}, {})
     first.close()
     Journal(tmp_path / "work", {}, {}).close()

@@ -27,8 +27,7 @@ class Pending:
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            os.chmod(self.name, _mode(self._target))
-            os.replace(self.name, self._target)
+            replace(Path(self.name), self._target)
         except BaseException:
             self.abort()
             raise
@@ -49,6 +48,18 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         pending.abort()
         raise
     pending.commit()
+
+
+def replace(part: Path, target: Path) -> None:
+    """Move a complete file over another in one step, with the permissions of that."""
+    os.chmod(part, _mode(target))
+    os.replace(part, target)
+    if os.name == "posix":  # the new name is on disk, too; other systems cannot sync a folder
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _mode(path: Path) -> int:

@@ -9,40 +9,38 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from veckm.components import Components, principal_components
+from veckm.components import principal_components
 from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
 from veckm.inputs import SMALLEST_EPS
+from veckm.io.atomic import writing
 from veckm.io.errors import FileError
 from veckm.io.source import Source
-from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Advance, Arrays, Operation, Phase
-from veckm.scan.spool import Field, Spool
-from veckm.scan.tiles import Region, near
+from veckm.scan.spool import CHUNK, SLOTS, Field, Spool
+from veckm.scan.tiles import Region, halo_cells
 from veckm.sizes import WindowName, make_window
 
 
 @dataclass(frozen=True)
 class Encode(Operation):
-    """G of every point, as ``VecKM(dim, radius=..., engine="neighbors")`` of the whole cloud.
+    """The encoding of every point, as by ``VecKM(dim, radius=..., engine="neighbors")``.
 
-    With ``engine="neighbors"`` a Gaussian is cut at the distance outside which lies the share `eps`
-    of its mass, pair by pair, and a ball where it ends. The halo is that distance, and the result
-    that of the whole cloud in memory with the same engine and eps, up to rounding. (A pair at the
-    cut itself may be in here and out there: it weighs as little as what is cut.) Phases count from
-    the middle of each tile: where a cloud is so large that float32 would lose digits, tiles are the
-    more exact ones.
+    With ``engine="neighbors"`` a Gaussian is cut at the distance beyond which a share `eps` of its
+    mass lies. The halo is that distance, and the result is that of the whole cloud in memory with
+    the same engine and `eps`, up to rounding. Phases are computed about the middle of each tile, so
+    a cloud so large that float32 would lose digits is encoded more accurately in tiles.
 
     With ``engine="grid"``, faster where a window holds thousands of points, the halo is that of its
-    nodes, and the error of either is at most `eps`: equality is up to `eps`.
+    nodes. The error of both results is at most `eps`.
 
     A worker holds, by the sizes of its arrays, about ``(8 dim + 200) (tile + halo)`` and
     ``16 dim scales tile`` bytes; twice that where it computes in float64.
 
     Attributes:
         dim: complex numbers for each scale.
-        radius: size of the window in the units of the cloud, one or one a scale.
+        radius: size of the window in the units of the cloud, one per scale.
         detail: alpha * radius.
         window, norm, eps, seed: as for :class:`veckm.VecKM`.
         engine: ``"neighbors"`` or ``"grid"``.
@@ -73,10 +71,10 @@ class Encode(Operation):
         most = 2 * self.dim * len(self.radius)
         if self.components is not None and not 1 <= self.components <= most:
             raise ValueError(f"components must be from 1 to {most}, got {self.components!r}")
-        self.encoder()  # whatever is wrong with the rest is said here
+        self.encoder()  # raises if anything else is wrong
 
     def encoder(self) -> VecKM:
-        """The encoder that every tile has."""
+        """The encoder of every tile."""
         return VecKM(
             self.dim,
             radius=self.radius,
@@ -90,12 +88,12 @@ class Encode(Operation):
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """One."""
+        """A single pass."""
         return (Phase("encode", (self.field,)),)
 
     @property
     def field(self) -> Field:
-        """What is stored."""
+        """The encoding as it is stored."""
         width = self.dim * len(self.radius)
         if self.dtype == "complex64":
             return Field("encoding", "c8", width)
@@ -120,11 +118,8 @@ class Encode(Operation):
         """Encode the points of a tile among those around it."""
         del stats
         cells, (start, stop) = spool.cells(tile), spool.range(tile)
-        boxes, own = spool.boxes, np.zeros(len(spool.layout.counts), bool)
-        own[cells] = True
-        reach = np.full(cells.stop - cells.start, self.reach)
-        wanted = own | near(boxes, boxes[:, cells], reach)
-        region = Region(spool, wanted)
+        own = np.arange(cells.start, cells.stop)
+        region = Region(spool, halo_cells(spool, own, np.full(len(own), self.reach))[0])
         first = int(region.rows_at(np.array([start]))[0])
         here = slice(first, first + stop - start)
         low, high = region.xyz[here].min(0), region.xyz[here].max(0)
@@ -146,35 +141,20 @@ class Encode(Operation):
         return torch.from_numpy(x).float() if single else torch.from_numpy(x)
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
-        """A .npy file in the order of the points of the file."""
-        field, reduce = self.field, self._reduce(spool)
-        width = field.width if self.components is None else self.components
+        """A .npy file in the order of the points of the input."""
+        field, width, reduce = self.field, self.field.width, None
+        step = max(1, CHUNK * 16 // field.row)  # encodings in memory at a time
+        parts = [(i, min(i + step, source.count)) for i in range(0, source.count, step)]
+        if self.components is not None:
+            chunks = (torch.from_numpy(spool.read(field, [part])) for part in parts)
+            width, reduce = self.components, principal_components(chunks, self.components)
         kind = np.dtype(f"<{field.dtype}" if reduce is None else "<f4")
-        with path.open("wb") as file:
+        with writing(path) as file:
             header = {"descr": kind.str, "fortran_order": False, "shape": (source.count, width)}
             np.lib.format.write_array_header_2_0(file, header)
-            step = _rows(field)
-            for start in range(0, source.count, step):
-                stop = min(start + step, source.count)
-                rows = spool.gather(field, spool.slots(start, stop))
+            for part in parts:
+                rows = spool.gather(field, spool.read(SLOTS, [part]))
                 if reduce is not None:
                     rows = reduce.project(torch.from_numpy(rows)).numpy()
                 file.write(np.ascontiguousarray(rows, kind).data)
-                advance(stop - start)
-
-    def _reduce(self, spool: Spool) -> Components | None:
-        """The principal components, from all encodings, one piece after the other."""
-        if self.components is None:
-            return None
-        step = _rows(self.field)
-        starts = range(0, spool.count, step)
-        chunks = (
-            torch.from_numpy(spool.read(self.field, [(i, min(i + step, spool.count))]))
-            for i in starts
-        )
-        return principal_components(chunks, self.components)
-
-
-def _rows(field: Field) -> int:
-    """Encodings that are held at a time."""
-    return max(1, CHUNK * 16 // field.row)
+                advance(len(rows))

@@ -14,9 +14,8 @@ from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
 from veckm.io.sink import create_sink
 from veckm.io.source import Source
-from veckm.scan.layout import CHUNK
 from veckm.scan.operation import Advance, Arrays, Operation, Phase
-from veckm.scan.spool import Field, Spool
+from veckm.scan.spool import CHUNK, SLOTS, Field, Spool
 from veckm.scan.tiles import Region, compute_tile, halo_cells, neighborhood_radius
 from veckm.tasks.normals import consistent, curvature, pyramid, untrained
 from veckm.tasks.normals.estimate import Method, PartEstimator, shipped
@@ -112,7 +111,7 @@ class Normals(Operation):
         try:
             for start in range(0, source.count, CHUNK):
                 stop = min(start + CHUNK, source.count)
-                cloud, slots = source.read(start, stop), spool.slots(start, stop)
+                cloud, slots = source.read(start, stop), spool.read(SLOTS, [(start, stop)])
                 sink.append(self._with_results(cloud, spool, slots, signs))
                 advance(stop - start)
         except BaseException:

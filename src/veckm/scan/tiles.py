@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
 from veckm.scan.operation import Arrays
-from veckm.scan.spool import Spool
+from veckm.scan.spool import POINTS, ROWS, Spool
 
 #: Points that are loaded at once, as a multiple of a tile and a few.
 _MOST, _FEW = 3, 100_000
@@ -29,8 +30,8 @@ class Region:
         cut = np.flatnonzero(np.diff(chosen) > 1) + 1
         runs = [(part[0], part[-1] + 1) for part in np.split(chosen, cut)]
         self.ranges = [(int(layout.offsets[a]), int(layout.offsets[b])) for a, b in runs]
-        self.xyz = spool.points(self.ranges)  # (M, 3)
-        self.ids = spool.rows(self.ranges)  # (M,) rows of the file
+        self.xyz = spool.read(POINTS, self.ranges)  # (M, 3)
+        self.ids = spool.read(ROWS, self.ranges)  # (M,) rows of the input
         self.slot = np.concatenate([np.arange(i, j) for i, j in self.ranges])  # (M,) ascending
 
     def __len__(self) -> int:
@@ -88,7 +89,10 @@ def compute_tile(
         slots, needed = slots[~done], needed[~done]
         if not len(slots):
             break
-        size = float((spool.boxes[1, cells].max(0) - spool.boxes[0, cells].min(0)).max()) or 1.0
+        size = (
+            float((spool.layout.boxes[1, cells].max(0) - spool.layout.boxes[0, cells].min(0)).max())
+            or 1.0
+        )
         wider = np.minimum(needed, _WIDER * np.maximum(halo[cell[slots - start]], size / 8))
         halo[:] = 0.0
         np.maximum.at(halo, cell[slots - start], wider)
@@ -96,16 +100,16 @@ def compute_tile(
 
 
 def halo_cells(
-    spool: Spool, cells: np.ndarray, reach: np.ndarray, limit: float
+    spool: Spool, cells: np.ndarray, reach: np.ndarray, limit: float = math.inf
 ) -> tuple[np.ndarray, bool]:  # (c,), (c,) -> (C,) bool
     """Cells and those within their reach, but no more than `limit` points; and whether no wider
     halo would have more: that is all cells, or the limit."""
-    own = np.zeros(len(spool.layout.counts), bool)
+    counts, boxes, full = spool.layout.counts, spool.layout.boxes, False
+    own = np.zeros(len(counts), bool)
     own[cells] = True
-    full = False
     while True:
-        chosen = own | near(spool.boxes, spool.boxes[:, cells], reach)
-        if spool.layout.counts[chosen].sum() <= max(limit, spool.layout.counts[own].sum()):
+        chosen = own | near(boxes, boxes[:, cells], reach)
+        if counts[chosen].sum() <= max(limit, counts[own].sum()):
             return chosen, full or bool(chosen.all())
         reach, full = 0.8 * reach, True
 
@@ -136,7 +140,7 @@ def neighborhood_radius(spool: Spool, tile: int, points: float) -> np.ndarray:  
     """
     cells = spool.cells(tile)
     counts = spool.layout.counts[cells]
-    sides = np.sort(spool.boxes[1, cells] - spool.boxes[0, cells], 1)
+    sides = np.sort(spool.layout.boxes[1, cells] - spool.layout.boxes[0, cells], 1)
     area = sides[:, 1] * sides[:, 2] / counts
     radius = 1.2 * np.sqrt(points / np.pi * area)
     order = np.argsort(radius)
