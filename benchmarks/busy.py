@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import tyro
+from experiments.jets import jet_normals
 
 import veckm
 from benchmarks import tables
@@ -33,7 +34,7 @@ from veckm.components import principal_components
 from veckm.data import shapes
 from veckm.models.ops import ball_query, farthest_points, interpolate, knn
 from veckm.tasks.normals import estimate
-from veckm.tasks.normals.classical import jet_normals, pca_normals
+from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.orient import orient
 

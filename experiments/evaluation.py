@@ -17,6 +17,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from experiments.jets import jet_normals
 from veckm import io
 from veckm.data.meshes import Mesh
 from veckm.data.pcpnet import PCPNet
@@ -24,7 +25,7 @@ from veckm.data.protocol import SETS, LabeledCloud, Surface, make_cloud
 from veckm.data.random_solids import random_surface
 from veckm.data.shapes import Shape
 from veckm.data.solids import Solid
-from veckm.tasks.normals.classical import jet_normals, pca_normals
+from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.estimate import estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
 from veckm.tasks.normals.network import NormalNet

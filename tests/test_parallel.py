@@ -20,7 +20,7 @@ from veckm.components import principal_components
 from veckm.models.ops import ball_query, farthest_points, grid_points, knn
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import estimate
-from veckm.tasks.normals.classical import jet, pca_normals
+from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.orient import orient
 
@@ -233,7 +233,6 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "orient": lambda x, _: orient(x, x),
     "principal curvatures": lambda x, _: principal_curvatures(x, x),
     "PCA": lambda x, _: pca_normals(x, 12),
-    "jet": lambda x, _: jet(x, 12),
     "components": lambda x, _: principal_components([x], 2).project(x),
     "neighbors": lambda _, clouds: knn(clouds, clouds, 8),
     "balls": lambda _, clouds: ball_query(clouds, clouds, 0.2, 8),

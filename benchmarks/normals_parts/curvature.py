@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import torch
 from experiments.evaluation import FIRST_SEED, KS, OURS, procedural
+from experiments.jets import jet
 from torch import Tensor
 
 from benchmarks import tables
@@ -15,7 +16,6 @@ from benchmarks.tables import Claim
 from veckm.cli.text import counted
 from veckm.data.protocol import LabeledCloud, make_cloud
 from veckm.tasks.normals import estimate
-from veckm.tasks.normals.classical import jet
 
 NAME = "curvature"
 TITLE = "Mean curvature"

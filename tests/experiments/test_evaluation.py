@@ -26,6 +26,7 @@ from experiments.evaluation import (
     procedural,
     score,
 )
+from experiments.jets import jet_normals
 from releases import write_pcpnet
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from veckm.data import shapes
 from veckm.data.primitives import Torus
 from veckm.data.protocol import SETS, LabeledCloud, make_cloud
 from veckm.data.random_solids import random_surface
-from veckm.tasks.normals.classical import jet_normals, pca_normals
+from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.evaluate import angle_error, rmse
 from veckm.tasks.normals.network import NormalNet
 

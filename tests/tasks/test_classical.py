@@ -7,16 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from experiments.jets import jet, jet_normals
 from torch import Generator, Tensor
 
 from veckm.data import shapes
-from veckm.tasks.normals.classical import (
-    frame,
-    graph_curvatures,
-    jet,
-    jet_normals,
-    pca_normals,
-)
+from veckm.tasks.normals.classical import pca_normals
+from veckm.tasks.normals.curvature import frame, graph_curvatures
 from veckm.tasks.normals.eigen import least_direction
 
 Estimator = Callable[..., Tensor]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from scipy.spatial import cKDTree
+from experiments.jets import jet
 from torch import Generator, Tensor
 
 from veckm.data import Shape, shapes
 from veckm.data.statue import make_statue
-from veckm.tasks.normals.classical import jet, pca_normals
+from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.curvature import (
-    gaussian_curvature,
-    mean_curvature,
     principal_curvatures,
 )
 
@@ -26,11 +24,6 @@ def torus_curvature(pos: Tensor) -> Tensor:
     """1 / r across the tube, cos / (R + r cos) around the axis; R = 0.7, r = 0.3."""
     cos = (pos[:, :2].norm(dim=-1) - 0.7) / 0.3
     return torch.stack((torch.full_like(cos, 1 / 0.3), cos / (0.7 + 0.3 * cos)), -1)
-
-
-def known(pos: Tensor, k: int) -> Tensor:
-    """The k nearest by scipy, the point itself among them."""
-    return torch.from_numpy(cKDTree(pos.numpy()).query(pos.numpy(), k)[1])
 
 
 def error(found: Tensor, expected: Tensor | float) -> float:
@@ -113,7 +106,7 @@ def noisy_sphere(generator: Generator, noise: float) -> tuple[Tensor, Tensor]:
 
 
 def median_error(pos: Tensor, normal: Tensor, k: int | None, expected: Tensor | float) -> float:
-    found = mean_curvature(principal_curvatures(pos, normal, k))
+    found = principal_curvatures(pos, normal, k).mean(-1)
     return float((found - expected).abs().median())
 
 
@@ -157,32 +150,6 @@ def statue_mean_curvature(shape: Shape) -> Tensor:
     return div / 2
 
 
-def test_known_neighbors_give_what_a_search_would() -> None:
-    shape = shapes.torus(3000)
-    pos, normal = shape.pos.double(), normals(shape)
-    one = principal_curvatures(pos, normal, neighbors=known(pos, 24))
-    torch.testing.assert_close(one, principal_curvatures(pos, normal, 24))
-    same = known(pos, 24)[:, None].expand(-1, 3, -1).int()
-    torch.testing.assert_close(principal_curvatures(pos, normal, neighbors=same), one)
-
-
-def test_of_several_known_sets_the_largest_that_agrees_is_taken(generator: Generator) -> None:
-    pos, normal = noisy_sphere(generator, 0.02)
-    near = known(pos, 400)
-    sets = torch.stack((near[:, :25], near[:, ::16]), 1)  # as many, four times as far
-    off = [
-        float((mean_curvature(principal_curvatures(pos, normal, neighbors=s)) - 1).abs().median())
-        for s in (sets[:, 0], sets)
-    ]
-    assert off[1] < 0.5 * off[0]
-
-
-def test_mean_and_gaussian_curvature_are_mean_and_product() -> None:
-    k = torch.tensor([[3.0, -1.0], [0.5, 0.5]])
-    torch.testing.assert_close(mean_curvature(k), torch.tensor([1.0, 0.5]))
-    torch.testing.assert_close(gaussian_curvature(k), torch.tensor([-3.0, 0.25]))
-
-
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 6])
 def test_a_handful_of_points_has_a_finite_answer_and_two_have_none(n: int) -> None:
     shape = shapes.sphere(7)
@@ -218,9 +185,3 @@ def test_bad_input_says_what_was_got() -> None:
         principal_curvatures(pos, normal / 0)
     with pytest.raises(ValueError, match="number of neighbors, got -1"):
         principal_curvatures(pos, normal, -1)
-    with pytest.raises(ValueError, match=r"shape \(10, K\) or \(10, S, K\), got \(9, 4\)"):
-        principal_curvatures(pos, normal, neighbors=torch.zeros(9, 4, dtype=torch.int64))
-    with pytest.raises(ValueError, match="rows from 1 to 10, but pos has 10"):
-        principal_curvatures(pos, normal, neighbors=torch.arange(1, 11).repeat(10, 1))
-    with pytest.raises(TypeError, match="neighbors must be an int64 tensor"):
-        principal_curvatures(pos, normal, neighbors=torch.zeros(10, 4))

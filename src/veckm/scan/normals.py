@@ -158,20 +158,15 @@ class _CurvaturePart:
     """Principal curvatures of the points of a region, from the normals around them."""
 
     def __init__(self, spool: Spool, region: Region, stats: GlobalStats) -> None:
-        self._xyz, self._normal = region.xyz, spool.read(_NORMAL, region.ranges)
-        k = min(curvature.NEIGHBORS, stats.count)
-        self._sets = curvature.Neighborhoods(
-            region.xyz, region.ids, np.array(stats.low), stats.extent, k
-        )
-
-    def reach(self, rows: np.ndarray) -> np.ndarray:
-        return self._sets.reach(rows)
+        normal, k = spool.read(_NORMAL, region.ranges), min(curvature.NEIGHBORS, stats.count)
+        low, extent = np.array(stats.low), stats.extent
+        self._flat = len(region) < 3
+        self._part = curvature.PartCurvatures(region.xyz, normal, region.ids, low, extent, k)
+        self.reach = self._part.reach
 
     def compute(self, rows: np.ndarray) -> Arrays:
-        if len(self._xyz) < 3:
-            return {_CURVATURE.name: np.zeros((len(rows), 2), np.float32)}
-        found = curvature.part_curvatures(self._xyz, self._normal, rows, self._sets)
-        return {_CURVATURE.name: found.astype(np.float32)}
+        found = torch.zeros(len(rows), 2) if self._flat else self._part.compute(rows)
+        return {_CURVATURE.name: found.float().numpy()}
 
 
 def _find_patches(spool: Spool, tile: int) -> Arrays:

@@ -18,15 +18,13 @@ units.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from veckm.knn import build_tree, query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.classical import check_cloud, check_k, frame, graph_curvatures
+from veckm.tasks.normals.classical import check_cloud, check_k
 from veckm.tasks.normals.eigen import adjugate, trace
 from veckm.tasks.normals.stats import break_ties, hash_cells, thinned
 
@@ -48,60 +46,29 @@ _UNIT = 1e-4
 #: Coefficients: c0, c1, c2, four cubic ones, and those wanted last.
 _WANTED, _ALL = 7, 10
 
-Search = Callable[[Tensor], list[Tensor]]  # (m,) -> S times (m, K)
 
-
-def mean_curvature(curvature: Tensor) -> Tensor:
-    r"""H, the mean of the principal curvatures.
-
-    .. math:: H = (\kappa_1 + \kappa_2) / 2
-
-    Shapes:
-        - curvature: (..., 2)
-        - output: (...)
-    """
-    return curvature.mean(-1)
-
-
-def gaussian_curvature(curvature: Tensor) -> Tensor:
-    r"""K, the product of the principal curvatures, whatever the sign of the normal.
-
-    .. math:: K = \kappa_1 \kappa_2
-
-    Shapes:
-        - curvature: (..., 2)
-        - output: (...)
-    """
-    return curvature.prod(-1)
-
-
-@one_thread()
 def principal_curvatures(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
     k: int | None = None,
-    neighbors: Tensor | None = None,  # (N, K) or (N, S, K)
 ) -> Tensor:  # (N, 2)
     r"""Principal curvatures of the surface at every point, larger first, in one over a length.
 
     .. math:: \kappa_1 \ge \kappa_2, \qquad \kappa_1 = \kappa_2 = 1/r
               \text{ on a sphere with outward normals}
 
-    Positive where the surface bends away from the normal; with the other normal both change their
-    sign (and places). Each normal may have any sign, whatever the signs of its neighbors are.
-    Where neither the neighbors nor their normals tell (fewer than three points, all in one place,
-    on a line with one normal) the answer is 0.
+    Positive where the surface bends away from the normal; with the opposite normal both change
+    their sign (and places). Each normal may have any sign, whatever the signs of its neighbors are.
+    Where neither the neighbors nor their normals determine it (fewer than three points, all at one
+    position, on a line with one normal) the curvature is 0.
 
     Args:
         pos: the cloud.
         normal: unit normals.
-        k: number of neighbors; by default each point has its own, see the top of this file.
-        neighbors: rows of `pos` near each point, where they are known already. With (N, S, K)
-            the S sets, small ones first, are what the sizes are chosen from.
+        k: number of neighbors; by default it is chosen per point, see the top of this file.
 
     Shapes:
         - pos, normal: (N, 3)
-        - neighbors: (N, K) or (N, S, K) int64 or int32
         - output: (N, 2)
     """
     check_cloud(pos)
@@ -112,109 +79,67 @@ def principal_curvatures(
         )
     if len(pos) < 3:
         return pos.new_zeros(len(pos), 2)
-    x = pos.detach().to("cpu", torch.float64)
-    n = torch.nn.functional.normalize(normal.detach().to("cpu", torch.float64), dim=-1)
-    every = torch.arange(len(x))
-    if neighbors is not None:
-        near = _known(neighbors, len(x))
-        width = near.shape[-1]
-        found = _everywhere(x, n, every, lambda here: list(near[here].long().unbind(1)), width)
-        return found.to(pos)
-    k, levels = (NEIGHBORS, LEVELS) if k is None else (k, 1)
-    k = check_k(k, len(x))
-    # In the order of the leaves of a tree what is near in space is near in memory.
-    order = build_tree(x.numpy()).indices
+    x, n = (t.detach().to("cpu", torch.float64).numpy() for t in (pos, normal))
+    order = build_tree(x).indices  # what is near in space is then near in memory
+    low, levels = x.min(0), LEVELS if k is None else 1
+    k = check_k(NEIGHBORS if k is None else k, len(x))
+    part = PartCurvatures(x[order], n[order], order, low, float((x - low).max()), k, levels)
     found = torch.empty(len(x), 2, dtype=torch.float64)
-    x, n = x[order], n[order]
-    low = x.numpy().min(0)
-    sets = Neighborhoods(x.numpy(), order, low, float((x.numpy() - low).max()), k, levels)
-    found[order] = _everywhere(x, n, every, sets.near, k)
+    found[order] = part.compute(np.arange(len(x)))
     return found.to(pos)
 
 
-class Neighborhoods:
-    """The neighborhoods that are tried, of a cloud or of a part of it.
+class PartCurvatures:
+    """Curvatures at some points of a cloud, given the points around them: in memory all points, in
+    tiles those of the tile and its halo.
 
-    Who is in a level depends on the place in the box of the whole cloud, and not on the row: a
-    part, or a shuffled cloud, has the same.
+    Which points are in a level depends on their position in the box of the whole cloud, and not on
+    their row: a part, or a shuffled cloud, has the same.
     """
 
     def __init__(
         self,
         x: np.ndarray,  # (N, 3) float64
-        ids: np.ndarray,  # (N,) the number of each point in the cloud
+        normal: np.ndarray,  # (N, 3)
+        ids: np.ndarray,  # (N,) the number of each point in the whole cloud
         low: np.ndarray,  # (3,) of the box of the whole cloud
         extent: float,  # its longest side
         k: int = NEIGHBORS,
         levels: int = LEVELS,
     ) -> None:
-        self.k, self._levels = k, levels
+        self._k, self._levels = k, levels
+        self._x = torch.from_numpy(x)
+        self._normal = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
         off, extent = x - low, max(extent, 1e-300)
         self._moved = break_ties(off, ids, _UNIT * extent)
         rank = hash_cells(np.floor(off / extent * 4096).astype(np.int64))
         members = [thinned(rank, level) for level in range(levels)]
         self._trees = [(m, build_tree(self._moved[m])) for m in members if len(m) >= k]
 
-    def near(self, here: Tensor) -> list[Tensor]:  # (m,) -> S times (m, K)
-        """The k nearest of each level that has so many."""
-        at = self._moved[here.numpy()]
-        found = [members[query(tree, at, self.k, workers=1)[1]] for members, tree in self._trees]
-        return [torch.from_numpy(rows) for rows in found]
-
     def reach(self, rows: np.ndarray) -> np.ndarray:  # (m,) -> (m,)
-        """How far the largest neighborhood of each row reaches; infinite if a level is missing."""
+        """The radius of the largest neighborhood of each row; infinite if a level is missing."""
         if len(self._trees) < self._levels:
             return np.full(len(rows), np.inf)
-        distance, _ = query(self._trees[-1][1], self._moved[rows], self.k)
+        distance, _ = query(self._trees[-1][1], self._moved[rows], self._k)
         return distance[:, -1]
 
+    @one_thread()
+    def compute(self, rows: np.ndarray) -> Tensor:  # (m,) -> (m, 2) float64
+        """Principal curvatures at some rows."""
+        out = self._x.new_empty(len(rows), 2)
+        step = max(1, _PAIRS // self._k)
 
-@one_thread()
-def part_curvatures(
-    pos: np.ndarray,  # (N, 3) float64
-    normal: np.ndarray,  # (N, 3)
-    rows: np.ndarray,  # (m,)
-    sets: Neighborhoods,
-) -> np.ndarray:  # (m, 2) float64
-    """:func:`principal_curvatures` at some points of a part of a cloud."""
-    n = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
-    return _everywhere(torch.from_numpy(pos), n, torch.from_numpy(rows), sets.near, sets.k).numpy()
+        def chunk(first: int) -> None:
+            here = rows[first : first + step]
+            at = self._moved[here]
+            near = [m[query(tree, at, self._k, workers=1)[1]] for m, tree in self._trees]
+            out[first : first + step] = _curvatures(
+                self._x, self._normal, torch.from_numpy(here), [torch.from_numpy(r) for r in near]
+            )
 
-
-def _known(neighbors: Tensor, count: int) -> Tensor:  # (N, S, K)
-    """The caller's neighbors, checked."""
-    if not isinstance(neighbors, Tensor) or neighbors.dtype not in (torch.int64, torch.int32):
-        got = neighbors.dtype if isinstance(neighbors, Tensor) else type(neighbors).__name__
-        raise TypeError(f"neighbors must be an int64 tensor of rows of pos, got {got}")
-    if neighbors.dim() not in (2, 3) or len(neighbors) != count or not neighbors.numel():
-        raise ValueError(
-            f"neighbors must have shape ({count}, K) or ({count}, S, K), "
-            f"got {tuple(neighbors.shape)}"
-        )
-    low, high = int(neighbors.min()), int(neighbors.max())
-    if low < 0 or high >= count:
-        raise ValueError(f"neighbors has rows from {low} to {high}, but pos has {count} points")
-    return neighbors.reshape(count, -1, neighbors.shape[-1]).cpu()
-
-
-def _everywhere(
-    x: Tensor,  # (N, 3)
-    n: Tensor,  # (N, 3)
-    rows: Tensor,  # (m,)
-    search: Search,
-    width: int,
-) -> Tensor:  # (m, 2)
-    """The curvatures at some rows, by neighborhoods of `width` points, found on the way."""
-    out = x.new_empty(len(rows), 2)
-    step = max(1, _PAIRS // width)
-
-    def chunk(first: int) -> None:
-        here = rows[first : first + step]
-        out[first : first + step] = _curvatures(x, n, here, search(here))
-
-    starts = range(0, len(rows), step)
-    share(starts, lambda _: chunk, workers(out.device, len(starts)))
-    return out
+        starts = range(0, len(rows), step)
+        share(starts, lambda _: chunk, workers(out.device, len(starts)))
+        return out
 
 
 def _curvatures(x: Tensor, n: Tensor, here: Tensor, sets: list[Tensor]) -> Tensor:  # (m, 2)
@@ -312,3 +237,46 @@ def _inverse_trace(m: Tensor) -> Tensor:  # (3, 3, m) -> (m,)
     cofactors = adjugate(packed)
     det = packed[0] * cofactors[0] + packed[3] * cofactors[3] + packed[4] * cofactors[4]
     return (trace(cofactors) / det).clamp_min(0.0)
+
+
+def frame(normal: Tensor) -> Tensor:  # (m, 3) -> (m, 3, 3)
+    """Two tangents and the normal, as columns: an orthonormal right-handed frame.
+
+    Shapes:
+        - normal: (m, 3) unit
+        - output: (m, 3, 3)
+    """
+    x, y, z = normal.unbind(-1)
+    sign = torch.where(z < 0, -1.0, 1.0).to(z)
+    a = -1 / (sign + z)  # never divides by less than 1
+    b = x * y * a
+    first = torch.stack((1 + sign * x * x * a, sign * b, -sign * x), -1)
+    second = torch.stack((b, sign + y * y * a, -y), -1)
+    return torch.stack((first, second, normal), -1)
+
+
+def graph_curvatures(
+    first: Tensor,  # (m, 2) z_u, z_v
+    second: Tensor,  # (m, 3) z_uu, z_uv, z_vv
+) -> Tensor:  # (m, 2)
+    r"""Principal curvatures of the graph z(u, v), larger first.
+
+    .. math:: I = L L^T = \begin{pmatrix} E & F \\ F & G \end{pmatrix}, \qquad
+              \kappa = \text{eigenvalues of } -L^{-1} II\, L^{-T}
+
+    Positive where the surface bends away from +z, as a sphere does from its outward normal.
+
+    Shapes:
+        - first: (m, 2)
+        - second: (m, 3)
+        - output: (m, 2)
+    """
+    p, q = first.unbind(-1)
+    E, F = 1 + p * p, p * q
+    D = 1 + p * p + q * q  # = E G - F^2
+    e, f, g = (-second / D.sqrt()[:, None]).unbind(-1)
+    a = e / E
+    b = (f - F * a) / D.sqrt()
+    c = (F * F * a - 2 * F * f + E * g) / D
+    middle, half = (a + c) / 2, torch.hypot((a - c) / 2, b)
+    return torch.stack((middle + half, middle - half), -1)
