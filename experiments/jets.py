@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from veckm.parallel import one_thread
-from veckm.tasks.normals.classical import Neighbors, pca
+from veckm.tasks.normals.classical import THIN, Neighbors, pca
 from veckm.tasks.normals.curvature import frame, graph_curvatures
-from veckm.tasks.normals.eigen import THIN
 
 #: Keeps a fit solvable when the points do not determine it, far below the data.
 _RIDGE = 1e-12

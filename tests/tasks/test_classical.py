@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 from veckm.data import shapes
 from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.curvature import frame, graph_curvatures
-from veckm.tasks.normals.eigen import least_direction
 
 Estimator = Callable[..., Tensor]
 both = pytest.mark.parametrize("estimate", [pca_normals, jet_normals])
@@ -203,20 +202,6 @@ def test_duplicates_only_make_the_neighborhood_smaller(estimate: Estimator) -> N
     assert float(angles(normal, shape.normal.repeat(3, 1)).mean()) < 3
     hidden = estimate(shape.pos.repeat_interleave(20, 0), 10)  # all neighbors in one place
     torch.testing.assert_close(hidden, UP.float().expand(40_000, 3))
-
-
-def test_the_least_direction_is_the_one_of_lapack(generator: Generator) -> None:
-    axes = torch.linalg.qr(torch.randn(4000, 3, 3, generator=generator, dtype=torch.float64))[0]
-    # eigenvalues from alike to twelve orders apart
-    value = 10 ** (-12 * torch.rand(4000, 3, generator=generator, dtype=torch.float64) ** 4)
-    C = axes @ (value[:, :, None] * axes.mT)
-    C = (C + C.mT) / 2
-    packed = C[:, [0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]].T
-    normal = least_direction(packed, torch.zeros(4000, dtype=torch.float64))
-    assert unit(normal)
-    low = torch.linalg.eigvalsh(C)
-    spread = (normal[:, None] @ C @ normal[:, :, None]).flatten()
-    assert bool((spread - low[:, 0] <= 1e-10 * low[:, 2]).all())
 
 
 def test_a_frame_is_orthonormal_and_right_handed(generator: Generator) -> None:

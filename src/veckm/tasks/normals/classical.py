@@ -18,10 +18,11 @@ from torch import Tensor
 from veckm.inputs import check_points
 from veckm.knn import build_tree, query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.eigen import least_direction
 
 #: Neighbors processed together by one worker: they fit in its cache.
 _PAIRS = 1 << 17
+#: A spread below this share of the largest is rounding: the points lie on a line.
+THIN = 1e-6
 
 
 @one_thread()
@@ -139,12 +140,18 @@ def _check_at(at: Tensor | None, count: int) -> Tensor | None:
 
 def pca(d: Tensor, floor: Tensor) -> Tensor:  # (3, m, k), (m,) -> (m, 3)
     """The direction of least spread of the points d, for :meth:`Neighbors.map`."""
-    x, y, z = d
-    pairs = torch.stack([torch.linalg.vecdot(s, t) for s, t in _products(x, y, z)])  # (6, m)
-    mean = d.mean(2)
-    middle = torch.stack([s * t for s, t in _products(*mean)])
-    return least_direction(pairs / d.shape[2] - middle, floor)
+    centered = (d - d.mean(2, keepdim=True)).transpose(0, 1)  # (m, 3, k)
+    value, vector = torch.linalg.eigh(centered @ centered.mT / d.shape[2])
+    least = floor.square()
+    line = value[:, 1] <= torch.maximum(THIN**2 * value[:, 2], least)
+    place = value[:, 2] <= least
+    normal = torch.where(line[:, None], _across_line(vector[:, :, 2]), vector[:, :, 0])
+    return torch.where(place[:, None], normal.new_tensor([0.0, 0.0, 1.0]), normal)
 
 
-def _products(x: Tensor, y: Tensor, z: Tensor) -> list[tuple[Tensor, Tensor]]:
-    return [(x, x), (y, y), (z, z), (x, y), (x, z), (y, z)]
+def _across_line(line: Tensor) -> Tensor:  # (m, 3) unit -> (m, 3) unit
+    """The direction orthogonal to a line that is nearest to +z, or to +x if it is vertical."""
+    x, _, z = torch.eye(3, dtype=line.dtype)
+    toward = torch.where(line[:, 2:].abs() < 1 - THIN, z, x)
+    across = toward - (toward * line).sum(-1, keepdim=True) * line
+    return torch.nn.functional.normalize(across, dim=-1)

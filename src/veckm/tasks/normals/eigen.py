@@ -1,4 +1,4 @@
-"""Symmetric 3 x 3 matrices by the hundred thousand: eigenvectors by squaring, differentiable.
+"""Eigenvectors of many symmetric 3 x 3 matrices by squaring, differentiable.
 
 A matrix is six numbers (xx, yy, zz, xy, xz, yz) and a vector three, each on the leading axis, so
 that every step is a few long vector operations. Squaring a matrix squares the ratios of its
@@ -16,10 +16,6 @@ _SQUARINGS = 6
 _TINY = 1e-30
 #: Traces below this are zero but for rounding.
 _FLAT = 1e-12
-#: A spread below this share of the largest is rounding: the points lie on a line.
-THIN = 1e-6
-#: Eigenvalues closer than this share of the largest are left to LAPACK.
-_CLOSE = 1e-4
 
 
 def packed(m: Tensor) -> Tensor:  # (N, 3, 3) -> (6, N)
@@ -153,59 +149,3 @@ def spectrum(m: Tensor, v: Tensor) -> Tensor:  # (6, ...), (3, ...) -> (3, ...)
     product = (trace(adjugate(m)) - low * both).clamp_min(0.0)
     root = (both.square() / 4 - product).clamp_min(0.0).sqrt()
     return torch.stack((low, (both / 2 - root).clamp_min(0.0), both / 2 + root))
-
-
-def least_direction(
-    covariance: Tensor,  # (6, m) float64
-    floor: Tensor,  # (m,) lengths that are no more than rounding
-) -> Tensor:  # (m, 3)
-    r"""The unit eigenvector of the least eigenvalue of symmetric matrices, in closed form.
-
-    .. math:: \lambda_k = q + 2 p \cos(\phi + 2 \pi k / 3), \qquad
-              q = \tfrac13 \mathrm{tr}\, C, \quad p^2 = \tfrac16 |C - qI|^2, \quad
-              \cos 3 \phi = \tfrac{1}{2 p^3} \det(C - qI)
-
-    and the vector as the longest column of the cofactors of :math:`C - \lambda I`. Where two
-    eigenvalues are so close that this loses digits, LAPACK decides; where there is nothing to
-    decide, fixed directions do: +z for one position, for a line the direction across it nearest to
-    +z, or to +x if it is vertical.
-
-    Shapes:
-        - covariance: (6, m), its xx, yy, zz, xy, xz and yz
-        - floor: (m,)
-        - output: (m, 3)
-    """
-    q = covariance[:3].mean(0)  # (m,)
-    about = torch.cat((covariance[:3] - q, covariance[3:]))
-    p = ((about[:3].square().sum(0) + 2 * about[3:].square().sum(0)) / 6).sqrt()
-    cofactor = adjugate(about)
-    det = about[0] * cofactor[0] + about[3] * cofactor[3] + about[4] * cofactor[4]
-    phi = (det / (2 * p**3)).nan_to_num(0.0).clamp(-1, 1).acos() / 3
-    large, least, middle = (q + 2 * p * (phi + turn * torch.pi / 3).cos() for turn in (0, 2, 4))
-    xx, yy, zz, xy, xz, yz = adjugate(torch.cat((covariance[:3] - least, covariance[3:])))
-    columns = torch.stack((xx, xy, xz, xy, yy, yz, xz, yz, zz), -1).view(-1, 3, 3)
-    longest = torch.stack((xx, yy, zz)).argmax(0)  # of a multiple of v v^T
-    normal = columns[torch.arange(len(q)), longest]
-    unclear = (middle - least <= _CLOSE * large) | (middle <= floor.square())
-    if bool(unclear.any()):
-        normal[unclear] = _careful(covariance[:, unclear], floor[unclear])
-    return torch.nn.functional.normalize(normal, dim=-1, eps=0.0)
-
-
-def _careful(covariance: Tensor, floor: Tensor) -> Tensor:  # (6, m), (m,) -> (m, 3)
-    square = covariance[[0, 3, 4, 3, 1, 5, 4, 5, 2]].T.reshape(-1, 3, 3)
-    value, vector = torch.linalg.eigh(square)
-    least = floor.square()
-    line = value[:, 1] <= torch.maximum(THIN**2 * value[:, 2], least)
-    place = value[:, 2] <= least
-    normal = torch.where(line[:, None], _across_line(vector[:, :, 2]), vector[:, :, 0])
-    return torch.where(place[:, None], normal.new_tensor([0.0, 0.0, 1.0]), normal)
-
-
-def _across_line(line: Tensor) -> Tensor:  # (m, 3) unit -> (m, 3) unit
-    """Of the directions orthogonal to a line the one nearest to +z, or to +x if it is vertical."""
-    x, _, z = torch.eye(3, dtype=line.dtype)
-    toward = torch.where((line[:, 2:].abs() < 1 - THIN), z, x)
-    return torch.nn.functional.normalize(
-        toward - (toward * line).sum(-1, keepdim=True) * line, dim=-1
-    )
