@@ -47,7 +47,7 @@ def test_learns(examples: list[Example], tmp_path: Path) -> None:
     after = [angles(net(e.pyramid).normal, e.truth).square().mean().sqrt() for e in examples]
     assert sum(after) < 0.9 * sum(before)
     assert any("degrees" in line for line in lines)
-    assert (tmp_path / "log.jsonl").read_text().count("\n") == 2
+    assert (tmp_path / "stage1" / "log.jsonl").read_text().count("\n") == 2
 
 
 def test_same_seed_same_weights(examples: list[Example], tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_killed_and_run_again(
         pass
 
     def stop(line: str) -> None:
-        if "step 100" in line and "stage 1" in line:
+        if "stage 1: epoch 1/2" in line:
             raise Kill
 
     with pytest.raises(Kill):
@@ -77,7 +77,15 @@ def test_killed_and_run_again(
     again = fresh()
     train(again, forget(examples), budget, tmp_path / "cut", lambda _: None)
     for a, b in zip(whole.parameters(), again.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
+        assert torch.equal(a, b)
+
+
+def test_a_training_with_other_settings_is_not_resumed(
+    examples: list[Example], tmp_path: Path
+) -> None:
+    train(fresh(), forget(examples), BUDGET, tmp_path, lambda _: None)
+    with pytest.raises(ValueError, match="cannot be resumed"):
+        train(fresh(), forget(examples), Budget(30, 4, 64, 2e-2), tmp_path, lambda _: None)
 
 
 def test_weights_survive_a_file(tmp_path: Path) -> None:

@@ -8,9 +8,7 @@ inputs that it has at inference.
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -18,12 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from veckm.parallel import one_thread
-from veckm.progress import bar
-from veckm.tasks.normals.network import NormalNet, StageOutput, gather_inputs, join, run_stage
+from veckm.data.samples import generator_of
+from veckm.parallel import one_thread, threads
+from veckm.tasks.normals.network import (
+    NormalNet,
+    Stage,
+    StageOutput,
+    gather_inputs,
+    join,
+    run_stage,
+)
 from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
+from veckm.training.loop import fit
+from veckm.training.recipe import Recipe
+
+#: Steps between checkpoints.
+_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -82,130 +92,90 @@ def train(
     folder: Path,
     note: Callable[[str], None],
 ) -> None:
-    """Train all stages of `net` in place; what was done is in `folder`, and is taken up again."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Train all stages of `net` in place; a stopped training resumes from `folder`."""
+    epochs = math.ceil(budget.steps / _STEPS)
+    recipe = Recipe(
+        epochs, budget.clouds, budget.rate, 1e-4, budget.seed, optimizer="adamw", clip=1.0
+    )
+    data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
     for number in range(len(net.stages)):
-        done = folder / f"stage{number}.pt"
-        if done.exists():
-            net.stages[number].load_state_dict(torch.load(done, weights_only=True))
-            note(f"stage {number}: taken from {done}")
-        else:
-            _train_stage(net, number, examples, budget, folder, note)
-            torch.save(net.stages[number].state_dict(), done)
+        stage = net.stage(number)
+        gradients = _Gradients(stage, number, examples, budget)
+        with one_thread(), ThreadPoolExecutor(len(gradients.replicas)) as gradients.pool:
+            fit(
+                stage,
+                gradients,
+                math.ceil(budget.steps / epochs),
+                recipe,
+                folder / f"stage{number}",
+                task={"name": f"normals, stage {number}"},
+                data=data,
+                note=lambda line, g=gradients: note(g.describe(line)),  # type: ignore[misc]
+            )
         if number + 1 < len(net.stages):
             for example in examples:
-                stage = net.stage(number)
                 example.previous = run_stage(stage, example.pyramid, example.previous)
 
 
-def _train_stage(
-    net: NormalNet,
-    number: int,
-    examples: Sequence[Example],
-    budget: Budget,
-    folder: Path,
-    note: Callable[[str], None],
-) -> None:
-    stage = net.stages[number]
-    optimizer = torch.optim.AdamW(stage.parameters(), lr=budget.rate, weight_decay=1e-4)
-    generator = torch.Generator().manual_seed(1000 * budget.seed + number)
-    first, resume = 0, folder / f"stage{number}.resume.pt"
-    if resume.exists():
-        state = torch.load(resume, weights_only=True)
-        stage.load_state_dict(state["stage"])
-        optimizer.load_state_dict(state["optimizer"])
-        generator.set_state(state["generator"])
-        first = state["step"]
-        note(f"stage {number}: going on from step {first}")
-    begin, seen = time.perf_counter(), []
-    replicas = [stage, *(deepcopy(stage) for _ in range(torch.get_num_threads() - 1))]
-    replicas = replicas[: budget.clouds]
-    with (
-        bar(budget.steps - first, f"stage {number}") as advance,
-        one_thread(),
-        ThreadPoolExecutor(len(replicas)) as pool,
-    ):
-        for step in range(first, budget.steps):
-            for group in optimizer.param_groups:
-                group["lr"] = budget.rate * _schedule(step, budget.steps)
-            seen.append(_step(replicas, examples, budget, generator, pool))
-            length = nn.utils.clip_grad_norm_(stage.parameters(), 1.0)
-            if torch.isfinite(length):  # one point in a million must not end the training
-                optimizer.step()
-            advance()
-            if (step + 1) % 100 == 0:
-                line = {"stage": number, "step": step + 1, "rmse": sum(seen) / len(seen)}
-                line["seconds"] = round(time.perf_counter() - begin, 1)
-                with (folder / "log.jsonl").open("a") as log:
-                    log.write(json.dumps(line) + "\n")
-                note(f"stage {number} step {step + 1}: {line['rmse']:.2f} degrees")
-                seen = []
-                _save(resume, stage, optimizer, generator, step + 1)
-    resume.unlink(missing_ok=True)
+class _Gradients:
+    """The gradient of a step, for :func:`veckm.training.loop.fit`.
 
-
-def _step(
-    replicas: Sequence[nn.Module],
-    examples: Sequence[Example],
-    budget: Budget,
-    generator: torch.Generator,
-    pool: ThreadPoolExecutor,
-) -> float:
-    """Leave the gradient of one step in the first replica; the root mean square angle.
-
-    Each replica takes its share of the clouds on a thread of its own: half the work at a time is
-    faster than torch's threads inside each small operation.
+    Each replica of the stage takes its share of the clouds on a thread of its own: this is faster
+    than torch's threads inside each small operation.
     """
-    picked = torch.randint(len(examples), (budget.clouds,), generator=generator).tolist()
-    drawn = [
-        torch.randint(len(examples[k].truth), (budget.points,), generator=generator) for k in picked
-    ]
-    state = replicas[0].state_dict()
 
-    def work(number: int) -> float:
-        torch.set_num_threads(1)
-        mine = range(number, budget.clouds, len(replicas))
-        if number:
-            replicas[number].load_state_dict(state)
-        replicas[number].zero_grad(set_to_none=True)
-        some = [examples[picked[i]] for i in mine]
-        inputs = [
-            gather_inputs(e.pyramid, drawn[i], e.previous) for e, i in zip(some, mine, strict=True)
+    pool: ThreadPoolExecutor
+
+    def __init__(
+        self, stage: Stage, number: int, examples: Sequence[Example], budget: Budget
+    ) -> None:
+        self.number, self.examples, self.budget = number, examples, budget
+        count = min(threads(), budget.clouds)
+        self.replicas = [stage, *(deepcopy(stage) for _ in range(count - 1))]
+        self._scores: list[float] = []  # degrees, since the last line of the log
+
+    def __call__(
+        self, epoch: int, step: int, backward: Callable[[Tensor], None]
+    ) -> tuple[float, float]:
+        """Leave the gradient in the stage; the loss, and one as the number of terms."""
+        budget, first = self.budget, self.replicas[0]
+        generator = generator_of(budget.seed, self.number, epoch, step)
+        picked = torch.randint(len(self.examples), (budget.clouds,), generator=generator).tolist()
+        drawn = [
+            (e, torch.randint(len(e.truth), (budget.points,), generator=generator))
+            for e in (self.examples[k] for k in picked)
         ]
-        truth = torch.cat([examples[picked[i]].truth[drawn[i]] for i in mine])
-        loss, score = loss_of(replicas[number](join(inputs)), truth, len(mine))
-        (loss * (len(mine) / budget.clouds)).backward()
-        return float(score) * len(mine) / budget.clouds
+        state = first.state_dict()
 
-    scores = list(pool.map(work, range(len(replicas))))
-    for other in replicas[1:]:
-        for p, q in zip(replicas[0].parameters(), other.parameters(), strict=True):
-            assert p.grad is not None
-            assert q.grad is not None
-            p.grad += q.grad
-    return sum(scores)
+        def work(number: int) -> tuple[float, float]:
+            torch.set_num_threads(1)
+            replica, mine = self.replicas[number], drawn[number :: len(self.replicas)]
+            if number:
+                replica.load_state_dict(state)
+                replica.zero_grad(set_to_none=True)
+            inputs = join([gather_inputs(e.pyramid, rows, e.previous) for e, rows in mine])
+            truth = torch.cat([e.truth[rows] for e, rows in mine])
+            loss, score = loss_of(replica(inputs), truth, len(mine))
+            share = len(mine) / budget.clouds
+            backward(loss * share)
+            return float(loss.detach()) * share, float(score) * share
 
+        losses, scores = zip(*self.pool.map(work, range(len(self.replicas))), strict=True)
+        for other in self.replicas[1:]:
+            for p, q in zip(first.parameters(), other.parameters(), strict=True):
+                assert p.grad is not None
+                assert q.grad is not None
+                p.grad += q.grad
+        if not all(bool(p.grad.isfinite().all()) for p in first.parameters() if p.grad is not None):
+            first.zero_grad()  # one bad point in a million must not end the training
+            return 0.0, 0.0
+        self._scores.append(sum(scores))
+        return sum(losses), 1.0
 
-def _schedule(step: int, steps: int) -> float:
-    """A short rise, then a cosine to zero."""
-    rise = min(1.0, (step + 1) / 100)
-    return rise * (0.5 + 0.5 * math.cos(math.pi * step / steps))
-
-
-def _save(
-    path: Path,
-    stage: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    generator: torch.Generator,
-    step: int,
-) -> None:
-    """Written beside and renamed: a kill leaves the old one or the new one."""
-    state = {
-        "stage": stage.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "generator": generator.get_state(),
-        "step": step,
-    }
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(path)
+    def describe(self, line: str) -> str:
+        """A line of the log with the root mean square angle of the clouds since the last one."""
+        text = f"stage {self.number}: {line}"
+        if self._scores:
+            text += f", {sum(self._scores) / len(self._scores):.2f} degrees"
+            self._scores = []
+        return text
