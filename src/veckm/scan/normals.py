@@ -18,7 +18,7 @@ from veckm.scan.operation import Advance, Arrays, Operation, Phase
 from veckm.scan.spool import CHUNK, SLOTS, Field, Spool
 from veckm.scan.tiles import Region, compute_tile, halo_cells, neighborhood_radius
 from veckm.tasks.normals import consistent, curvature, pyramid, untrained
-from veckm.tasks.normals.estimate import Method, PartEstimator, shipped
+from veckm.tasks.normals.estimate import Method, PartEstimator, check_options, shipped
 from veckm.tasks.normals.orient import Orientation, orient
 from veckm.tasks.normals.stats import GlobalStats
 
@@ -56,14 +56,7 @@ class Normals(Operation):
     method: Method = "network"
 
     def __post_init__(self) -> None:
-        if self.orient not in ("none", "up", "viewpoint", "consistent"):
-            raise ValueError(
-                f"orient must be 'none', 'up', 'viewpoint' or 'consistent', got {self.orient!r}"
-            )
-        if (self.viewpoint is None) == (self.orient == "viewpoint"):
-            raise ValueError("orient='viewpoint' and viewpoint=(x, y, z) go together")
-        if self.method not in ("network", "moments"):
-            raise ValueError(f"method must be 'network' or 'moments', got {self.method!r}")
+        check_options(self.orient, self.viewpoint, self.method)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ def estimate_normals(
     viewpoint: Tensor | None = None,  # (3,)
     method: Method = "network",
 ) -> Tensor:
-    """Unit normals of a cloud in any units: nothing to choose.
+    """Unit normals of a cloud in any units, without parameters.
 
     Shapes:
         returns: as pos. See :func:`veckm.tasks.normals.estimate` for errors and curvature.
@@ -109,11 +109,9 @@ def estimate(
             f"normals are for points with 3 coordinates, pos has {pos.shape[-1]}; "
             f"got shape {tuple(pos.shape)}"
         )
-    if method not in ("network", "moments"):
-        raise ValueError(f"unknown method {method!r}: use 'network' or 'moments'")
-    if (viewpoint is None) == (orient == "viewpoint"):
-        raise ValueError("orient='viewpoint' and viewpoint=(3,) go together: give both or neither")
-    clouds = _clouds(pos, batch)
+    check_options(orient, viewpoint, method)
+    flat = as_points(pos, batch, "pos")
+    clouds = [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
     if method == "network" and net is None and clouds:
         net = shipped()  # loaded once, before the workers ask for it
     parts = _each(clouds, lambda x: _single(x, orient, viewpoint, curvature, method, net))
@@ -129,13 +127,20 @@ def estimate(
     )
 
 
-def _clouds(pos: Tensor, batch: Tensor | None) -> list[Tensor]:
-    flat = as_points(pos, batch, "pos")
-    return [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
+def check_options(orient: str, viewpoint: object, method: str) -> None:
+    """Raise for options that :func:`estimate` does not have."""
+    if orient not in get_args(Orientation):
+        raise ValueError(f"orient must be one of {get_args(Orientation)}, got {orient!r}")
+    if (viewpoint is None) == (orient == "viewpoint"):
+        raise ValueError(
+            "orient='viewpoint' and viewpoint=(x, y, z) go together: give both or neither"
+        )
+    if method not in get_args(Method):
+        raise ValueError(f"method must be 'network' or 'moments', got {method!r}")
 
 
 def _each(clouds: Sequence[Tensor], single: Callable[[Tensor], Estimate]) -> list[Estimate]:
-    """The estimate of every cloud; small clouds are shared among workers, large ones share."""
+    """The estimate of every cloud: small clouds in parallel, large ones one after the other."""
     parts: dict[int, Estimate] = {}
 
     def work(number: int) -> None:
@@ -231,7 +236,7 @@ def load(path: Path) -> NormalNet:
 
 
 def save(net: NormalNet, path: Path, about: dict[str, object]) -> None:
-    """Weights and settings, `about` telling how they came to be."""
+    """Weights (.safetensors) and settings (.json), with `about` as a record of the training."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file({k: v.contiguous() for k, v in net.state_dict().items()}, path)
     text = json.dumps({"network": net.settings, "training": about}, indent=2)
