@@ -1,4 +1,4 @@
-"""`veckm` in a process of its own: its time, its peak memory, and its sudden end."""
+"""`veckm` in a process of its own: its time, its peak memory, and killing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODE = "import sys; from veckm.cli import main; sys.exit(main(sys.argv[1:]))"
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a call."""
+    """Outcome of a call."""
 
     seconds: float
     peak: int  # bytes, of the process itself
@@ -27,7 +27,7 @@ class Ran:
 
 
 def veckm(*args: object, threads: int | None = None) -> Ran:
-    """Run it to its end, looking at its memory as it goes."""
+    """Run it to the end, sampling its memory."""
     start = time.perf_counter()
     process = _start(args, threads)
     peak = 0
@@ -39,7 +39,7 @@ def veckm(*args: object, threads: int | None = None) -> Ran:
 
 
 def killed(args: Sequence[object], after: float) -> bool:
-    """Run it and end it by SIGKILL after so many seconds; whether it was still at work."""
+    """Run it and kill it after so many seconds; returns whether it was still running."""
     process = _start(args)
     try:
         process.wait(after)
@@ -51,7 +51,7 @@ def killed(args: Sequence[object], after: float) -> bool:
 
 
 def worker_killed(args: Sequence[object], after: float) -> tuple[Ran, bool]:
-    """Run it on Dask, end a worker by SIGKILL after so many seconds; whether there was one."""
+    """Run it on Dask and kill a worker after so many seconds; returns whether there was one."""
     start, killed = time.perf_counter(), False
     process = _start(args)
     try:
@@ -91,7 +91,7 @@ def _resident(pid: int) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    """Those that any thread of it has started, and theirs."""
+    """The processes that any of its threads started, recursively."""
     found = []
     with suppress(OSError):  # it may end meanwhile
         for thread in os.listdir(f"/proc/{pid}/task"):

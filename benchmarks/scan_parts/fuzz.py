@@ -58,7 +58,7 @@ _WORDS = (
 
 @dataclass
 class Counts:
-    """What became of the mutated inputs.
+    """Outcomes of the mutated inputs.
 
     Attributes:
         inputs: how many there were.
@@ -80,7 +80,7 @@ class Counts:
 
 
 def mutate(data: bytes, generator: np.random.Generator) -> bytes:
-    """``data`` with one to eight small damages."""
+    """``data`` with one to eight small mutations."""
     out = bytearray(data)
     for _ in range(int(generator.integers(1, 9))):
         if not out:
@@ -186,7 +186,7 @@ def _check_ranges(path: Path, count: int) -> None:
 def run(
     mutations: int = 50_000, seed: int = 0, only: tuple[str, ...] = (), log: Any = None
 ) -> Counts:
-    """Read mutated files, spread evenly over all kinds, and count what became of them.
+    """Read mutated files, spread evenly over all kinds, and count the outcomes.
 
     Args:
         mutations: inputs in all.
@@ -237,7 +237,7 @@ def _run_one(worker: _Worker, name: str, data: bytes, each: int, counts: Counts)
 
 
 class _Worker:
-    """The process that reads, started anew when it is lost."""
+    """The process that reads; started again when it dies."""
 
     def __init__(self, seed: int, folder: str) -> None:
         self._seed, self._folder = seed, folder
@@ -315,7 +315,7 @@ def _serve(pipe: Any, now: Any, seed: int, folder: str) -> None:
 
 
 def _warm(folder: str) -> None:
-    """Whatever is loaded at the first use counts as there before."""
+    """Memory of lazy imports must not count against an input."""
     for name, data in seeds().items():
         path = Path(folder) / f"warm {name}"
         path.write_bytes(data)
@@ -323,7 +323,7 @@ def _warm(folder: str) -> None:
 
 
 def _resident() -> int:
-    """Bytes that the process has had at most."""
+    """Peak memory of the process in bytes."""
     if sys.platform == "win32":
         return 0
     import resource
@@ -333,7 +333,7 @@ def _resident() -> int:
 
 
 def _bound() -> None:
-    """No more memory than now and MEMORY, where the system can say so."""
+    """Limit memory to the current use plus MEMORY, where the system supports it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return

@@ -1,4 +1,4 @@
-"""What is measured: each part makes its files, measures, and answers with figures and claims."""
+"""The measurements: each part creates its files and returns figures; claims follow from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import veckm
 from benchmarks.harness import log
-from benchmarks.scan_parts import child, fuzz, made
+from benchmarks.scan_parts import child, fuzz, terrain
 from benchmarks.tables import Claim
 from veckm.scan.run import TILE
 
@@ -36,7 +36,7 @@ class Config:
 
 
 def normals(config: Config) -> Figures:
-    """`veckm normals`, with curvature and confidence, of a LAZ larger than it may hold."""
+    """`veckm normals`, with curvature and expected error, of a LAZ larger than its memory limit."""
     return _large(config, "out.laz", "normals", "--orient", "up")
 
 
@@ -51,8 +51,8 @@ def _large(config: Config, output: str, verb: str, *options: object) -> Figures:
     whole, part = config.folder / "large.laz", config.folder / "part.laz"
     target = config.folder / output
     if not whole.exists():
-        made.write_laz(whole, config.points)
-        made.write_laz(part, config.memory_points)
+        terrain.write_laz(whole, config.points)
+        terrain.write_laz(part, config.memory_points)
         log(f"made {config.points:,} points, {whole.stat().st_size / 1e6:,.0f} MB")
     small = _ran(child.veckm(verb, part, "-o", target, *options, "--quiet"))
     target.unlink()
@@ -68,7 +68,7 @@ def _large(config: Config, output: str, verb: str, *options: object) -> Figures:
 def dask(config: Config) -> Figures:
     """One and two workers, of one thread each, on the same cloud."""
     cloud, target = config.folder / "dask.laz", config.folder / "dask-out.laz"
-    made.write_laz(cloud, config.dask_points)
+    terrain.write_laz(cloud, config.dask_points)
     out: Figures = {"points": config.dask_points}
     tile = max(1000, min(config.tile, config.dask_points // 16))
     for workers in (1, 2):
@@ -82,9 +82,9 @@ def dask(config: Config) -> Figures:
 
 
 def ply(config: Config) -> Figures:
-    """Reading a binary PLY, in turns with the readers of others, where they are installed."""
+    """Reading a binary PLY, in turns with other packages, where they are installed."""
     path = config.folder / "large.ply"
-    made.write_ply(path, config.points)
+    terrain.write_ply(path, config.points)
     readers: dict[str, Callable[[], object]] = {"veckm": lambda: veckm.read(path).xyz.sum()}
     readers["bytes"] = lambda: sum(path.read_bytes()[:: 1 << 12])
     try:
@@ -92,13 +92,13 @@ def ply(config: Config) -> Figures:
 
         readers["Open3D"] = lambda: open3d.io.read_point_cloud(str(path))
     except ImportError:
-        log("Open3D is not installed: its reader has no row")
+        log("Open3D is not installed: it is left out")
     try:
         import trimesh
 
         readers["trimesh"] = lambda: trimesh.load(path)
     except ImportError:
-        log("trimesh is not installed: its reader has no row")
+        log("trimesh is not installed: it is left out")
     times: dict[str, list[float]] = {name: [] for name in readers}
     for _ in range(4):
         for name, call in readers.items():
@@ -111,9 +111,9 @@ def ply(config: Config) -> Figures:
 
 
 def kills(config: Config) -> Figures:
-    """Ended by SIGKILL at random moments and run again; and workers ended under way."""
+    """Killed by SIGKILL at random moments and run again; the same for single workers."""
     cloud, target = config.folder / "kill.laz", config.folder / "kill-out.laz"
-    made.write_laz(cloud, config.killed_points)
+    terrain.write_laz(cloud, config.killed_points)
     tile = max(1000, config.killed_points // 12)
     asked = ("normals", cloud, "-o", target, "--orient", "up", "--tile", tile, "--quiet")
     whole = _ran(child.veckm(*asked))

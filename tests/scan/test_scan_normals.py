@@ -220,7 +220,7 @@ def test_signs_towards_the_scanner(tmp_path: Path) -> None:
 
 
 def test_bad_options_are_refused_with_the_reason() -> None:
-    with pytest.raises(ValueError, match=r"'viewpoint' or 'consistent', got 'down'"):
+    with pytest.raises(ValueError, match=r"orient must be one of .*'consistent'.*, got 'down'"):
         Normals("down")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="go together"):
         Normals("viewpoint")

@@ -4,16 +4,15 @@ In the frame of the normal of a point, with lengths in units of its neighborhood
 
     z(u, v) = c0 + c1 u + c2 v + (a u^2 + 2 b u v + c v^2) / 2 + cubic terms
 
-each neighbor says three things: its height is z, and its normal is at right angles to the slopes
-of z along u and along v. Heights are exact on a clean cloud; normals, which have looked at more
-points already, say far more on a noisy one. Both are weighed by their noise: by what the fit over
-the smallest neighborhood, where the surface is still simple, leaves unexplained of each.
+each neighbor gives three equations: its height is z, and its normal is orthogonal to the tangents
+along u and along v. Heights are exact on a clean cloud; normals, which were estimated from more
+points, tell far more on a noisy one. Both are weighted by their noise: the residuals of a fit over
+the smallest neighborhood, where the surface is still simple.
 
 Small neighborhoods follow the surface, large ones average noise away. Three are tried: the 24
 nearest of all points, of a quarter and of a sixteenth of them, which reach two and four times as
-far at the same price. The largest is kept whose curvature agrees with those of all smaller ones
-within three standard errors (Lepski's rule). There is no length in this: clouds may be in any
-units.
+far at the same cost. The largest is kept whose curvature agrees with those of all smaller ones
+within three standard errors (Lepski's rule). Clouds may be in any units.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NEIGHBORS, LEVELS = 24, 3
 _ERRORS = 3.0
 #: Rounds that find the noise of heights and normals.
 _ROUNDS = 5
-#: Neighbors in hand in one worker.
+#: Neighbors processed together by one worker.
 _PAIRS = 1 << 16
 #: Where the weight of a neighbor falls to zero, beyond the farthest of them (a square).
 _RIM = 1.2
@@ -188,7 +187,7 @@ def _rows(
     d: Tensor,  # (m, K, 3) neighbors about the point, in its frame
     n: Tensor,  # (m, K, 3) their normals, in the same frame
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (11, 11, m), (11, 11, m), (m,), (m,)
-    """What heights and normals say, as Gram matrices; how far they reach; their summed weight."""
+    """Gram matrices of the equations of heights and of normals; their radius; their weight."""
     square = d.square().sum(-1)  # (m, K)
     far = square.amax(1).sqrt()
     far = torch.where(far > 0, far, 1.0)

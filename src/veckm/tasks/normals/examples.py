@@ -1,7 +1,7 @@
-"""What the normal network learns from: clouds of known surfaces, as scanners would see them.
+"""Training clouds of the normal network, with true normals.
 
-Meshes where there are any, procedural surfaces without end, and what scanners see of statues and
-streets. Every cloud has its own number of points, noise and density, by the seed alone.
+They are sampled from meshes if given, from procedural surfaces, and by simulated scans of statues
+and streets. Number of points, noise and density of every cloud depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veckm.data.sampling import uniform
 from veckm.data.statue import scan
 
 _SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
-#: Noise of a third of the clouds: none; of half: a level of the benchmark; else anything between.
+#: A third of the clouds have no noise, about half a level of the benchmark, the others any between.
 _LEVELS = tuple(NOISE[name] for name in ("low", "med", "high"))
 _CLEAN, _LEVEL = 0.35, 0.8
 _LEAST, _MOST = 0.0004, 0.015
@@ -29,7 +29,7 @@ _LEAST, _MOST = 0.0004, 0.015
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many clouds of what."""
+    """How many clouds of each kind."""
 
     per_mesh: int = 3
     procedural: int = 70

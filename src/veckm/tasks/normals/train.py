@@ -38,7 +38,7 @@ _STEPS = 100
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is done: fixed before it begins."""
+    """The amount of training."""
 
     steps: int = 3000  # of every stage
     clouds: int = 8  # in a step
@@ -62,16 +62,16 @@ def make_example(pos: Tensor, normal: Tensor) -> Example:
 
 
 def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
-    """Between lines, not directions; smooth at zero."""
+    """Angles between lines, not directions; smooth at zero."""
     sine = torch.linalg.cross(n, m).square().sum(-1)
     return torch.atan2((sine + 1e-8).sqrt(), (n * m).sum(-1).abs())
 
 
 def loss_of(output: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
-    """What the field measures, the root mean square angle of each cloud, and the mean of these.
+    """The loss, and the mean over clouds of the root mean square angle in degrees.
 
-    The plane alone is asked for the same, so that it stays a good candidate. The expected error mu
-    is fitted by log(mu) + error / mu, which is least where mu is the mean error of such points.
+    The loss is that angle, plus the same of the plane alone, so that it stays a good candidate. The
+    expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error of such points.
     """
     wrong = angles(output.normal, truth)
     score = _rms(wrong, clouds)

@@ -1,4 +1,4 @@
-"""The clouds of the benchmark: a made-up airborne scan, written piece by piece."""
+"""The clouds of the benchmark: a synthetic airborne scan, written in chunks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOUSE = 40.0  # meters from one to the next
 
 
 def terrain(points: int, seed: int = 0) -> Iterator[np.ndarray]:  # (M, 3) float64 each
-    """Hills with flat-roofed houses, a few centimeters of noise; piece by piece, in strips."""
+    """Hills with flat-roofed houses, a few centimeters of noise; in chunks, strip by strip."""
     side = (points / DENSITY) ** 0.5
     rng = np.random.default_rng(seed)
     done = 0
