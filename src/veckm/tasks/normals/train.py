@@ -71,7 +71,8 @@ def loss_of(output: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Te
     """The loss, and the mean over clouds of the root mean square angle in degrees.
 
     The loss is that angle, plus the same of the plane alone, so that it stays a good candidate. The
-    expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error of such points.
+    expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error
+    of such points.
     """
     wrong = angles(output.normal, truth)
     score = _rms(wrong, clouds)
