@@ -46,6 +46,7 @@ _UNIT = 1e-4
 _WANTED, _ALL = 7, 10
 
 
+@one_thread()
 def principal_curvatures(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
