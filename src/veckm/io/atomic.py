@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -54,7 +54,7 @@ def replace(part: Path, target: Path) -> None:
     """Move a complete file over another in one step, with the permissions of that."""
     os.chmod(part, _mode(target))
     os.replace(part, target)
-    if os.name == "posix":  # the new name is on disk, too; other systems cannot sync a folder
+    with suppress(OSError):  # the new name, too, is on disk where the system can sync a folder
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
