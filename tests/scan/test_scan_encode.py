@@ -49,9 +49,14 @@ def test_tiles_equal_the_whole_cloud(tmp_path: Path, cloud: Cloud, operation: En
     assert report.tiles >= 7
     found = np.load(tmp_path / "out.npy")
     assert found.dtype == np.complex64
-    # Pairs at the cut itself, where the window is 0.003 of its peak, are in or out by rounding.
+    # Pairs at the cut itself are in or out by rounding. A Gaussian is 0.003 of its peak there, but
+    # a ball is 1: points with a pair at its edge are left out.
     error = off(found, whole(operation, xyz))
     assert np.quantile(error, 0.999) < 2e-5
+    if operation.window == "ball":
+        far = np.flatnonzero(error >= 5e-3)
+        gap = np.linalg.norm(xyz[far, None] - xyz, axis=2) - operation.radius[0]
+        error[far[np.abs(gap).min(1) < 1e-7]] = 0
     assert error.max() < 5e-3
 
 

@@ -29,8 +29,9 @@ class Encode(Operation):
 
     With ``engine="neighbors"`` a Gaussian is cut at the distance beyond which a share `eps` of its
     mass lies. The halo is that distance, and the result is that of the whole cloud in memory with
-    the same engine and `eps`, up to rounding. Phases are computed about the middle of each tile, so
-    a cloud so large that float32 would lose digits is encoded more accurately in tiles.
+    the same engine and `eps`, up to rounding, which also decides on pairs exactly at the cut.
+    Phases are computed about the middle of each tile, so a cloud so large that float32 would lose
+    digits is encoded more accurately in tiles.
 
     With ``engine="grid"``, faster where a window holds thousands of points, the halo is that of its
     nodes. The error of both results is at most `eps`.
