@@ -7,7 +7,7 @@ import pytest
 import torch
 
 pytest.importorskip(
-    "matplotlib", reason="matplotlib is not installed: pip install 'veckm[figures]'"
+    "matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'"
 )
 
 from experiments.figures import FIGURES, cost, encodings, kernel, make, scales, sizes
