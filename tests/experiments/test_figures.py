@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip(
-    "matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'"
-)
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'")
 
 from experiments.figures import FIGURES, cost, encodings, kernel, make, scales, sizes
 from experiments.figures.__main__ import Options, main

@@ -70,6 +70,8 @@ def _load(file: Any, kind: str) -> tuple[Any, Any]:
         mesh = trimesh.load_mesh(file, file_type=kind[1:], process=False, skip_materials=True)
     except ValueError as error:
         raise ValueError(_UNEVEN) if "unexpected length" in str(error) else error from error
+    except ImportError as error:  # trimesh would guess the encoding of text with another package
+        raise ValueError("it is neither binary nor UTF-8 text") from error
     if kind == ".ply":
         _check_ply(Path(file.name), mesh)
     return mesh.vertices, mesh.faces
