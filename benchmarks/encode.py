@@ -74,8 +74,8 @@ def measure(options: Options) -> tuple[Results, Path]:
     options.out.mkdir(parents=True, exist_ok=True)
     name = f"encode-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
     path = options.out / f"{name}.json"
-    said = {key: str(value) for key, value in asdict(options).items()}
-    results = Results(metadata(), {**said, "quick": options.quick})
+    settings = {key: str(value) for key, value in asdict(options).items() if key != "out"}
+    results = Results(metadata(), {**settings, "quick": options.quick})
     if (results.meta["load"] or 0) > 0.5:
         log(f"the machine is busy (load {results.meta['load']:.1f}): times will not mean much")
     budget = min(options.budget, 3.0) if options.quick else options.budget
