@@ -225,7 +225,16 @@ class Scales:
         """Check and center points and queries; raises on bad input."""
         validate = validate and not (isinstance(pos, Tensor) and traced(pos))
         with one_thread():
-            return cls(*_checked(pos, batch, queries, query_batch, in_dim, validate), validate)
+            inputs.check_points(pos, "pos", in_dim, validate)
+            points = targets = inputs.as_points(pos, batch, "pos", validate)
+            if queries is not None:
+                inputs.check_queries(queries, pos, validate)
+                if (batch is None) != (query_batch is None):
+                    raise ValueError("batch and query_batch go together: give both or neither")
+                targets = inputs.as_points(queries, query_batch, "queries", validate)
+            elif query_batch is not None:
+                raise ValueError("query_batch is given but queries is not: give both, or use batch")
+            return cls(*inputs.centered(points, targets), validate)
 
     def differentiates(self, *others: Tensor | None) -> bool:
         """Whether any tensor requires derivatives, forward mode included."""
@@ -262,26 +271,6 @@ class Scales:
                 )
         geometry = Geometry(self.points, self.queries, window, eps, B, progress)
         return Plan(self, geometry, engine, columns)
-
-
-def _checked(
-    pos: Tensor,
-    batch: Tensor | None,
-    queries: Tensor | None,
-    query_batch: Tensor | None,
-    in_dim: int | None,
-    validate: bool,
-) -> tuple[Points, Points]:
-    inputs.check_points(pos, "pos", in_dim, validate)
-    points = targets = inputs.as_points(pos, batch, "pos", validate)
-    if queries is not None:
-        inputs.check_queries(queries, pos, validate)
-        if (batch is None) != (query_batch is None):
-            raise ValueError("batch and query_batch go together: give both or neither")
-        targets = inputs.as_points(queries, query_batch, "queries", validate)
-    elif query_batch is not None:
-        raise ValueError("query_batch is given but queries is not: give both, or use batch")
-    return inputs.centered(points, targets)
 
 
 def plan(
