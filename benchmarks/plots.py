@@ -101,7 +101,7 @@ def accuracy(results: Results) -> Figure | None:
     plain(axes.yaxis, lambda value, _: f"{value * 100:g} %")
     axes.set_title(f"What accuracy costs ({rows[0].n:,} points, D = 256, beta = 20)")
     axes.margins(x=0.1)
-    axes.legend(loc="lower left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.12), ncols=3, fontsize="small")
     return figure
 
 
