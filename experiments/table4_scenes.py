@@ -23,7 +23,7 @@ from experiments.networks.cases import TABLE4, Case
 from experiments.networks.program import Options, Table, limited, main
 from experiments.networks.runs import Sets
 from experiments.networks.times import peak_gigabytes, race
-from veckm.data.rooms import Blocks
+from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import CLASSES, read_s3dis
 from veckm.data.samples import Batch
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -72,7 +72,7 @@ def scene(options: SceneOptions, points: int) -> Batch:
         classes=options.classes,
         scale=options.scale,
     )
-    whole = max((rooms.draw(i) for i in range(len(rooms))), key=lambda s: len(s.pos))
+    whole = max(Scenes(rooms), key=lambda s: len(s.pos))
     if len(whole.pos) < points:
         raise ValueError(
             f"{whole.name}: the largest scene of area {options.test_area} has {len(whole.pos):,} "
@@ -82,7 +82,8 @@ def scene(options: SceneOptions, points: int) -> Batch:
     assert whole.features is not None
     pos, rgb = whole.pos[rows], whole.features[rows]
     # Blocks have where a point is in its room beside its color: the same six features here.
-    features = torch.cat((rgb, pos / pos.amax(0)), 1)
+    low, high = pos.amin(0), pos.amax(0)
+    features = torch.cat((rgb, (pos - low) / (high - low)), 1)
     return Batch(pos[None], whole.label[rows][None], features[None])
 
 

@@ -11,7 +11,7 @@ import torch
 
 from veckm.data.pcpnet import _LISTS, _PREFIX, Split
 from veckm.data.protocol import LabeledCloud
-from veckm.data.samples import Batch, Stored, generator_of
+from veckm.data.samples import Sample, Stored, generator_of
 
 NAMES = ("chair", "night_stand")
 BOX = """OFF
@@ -186,7 +186,8 @@ def stored(count: int = 10, n: int = 12) -> Stored:
     pos = torch.randn(count, n, 3, generator=generator_of(0, "stored"))
     label = torch.arange(count) % 2
     pos[label == 1, :, 2] *= 0.1
-    return Stored([f"cloud {k}" for k in range(count)], Batch(pos, label), NAMES, "made")
+    samples = [Sample(f"cloud {k}", pos[k], label[k]) for k in range(count)]
+    return Stored(samples, NAMES, "made")
 
 
 def write_pcpnet(folder: Path, cloud: LabeledCloud, split: Split = "test") -> str:

@@ -11,7 +11,7 @@ import torch
 from releases import NAMES, meshes, modelnet_arrays, text
 
 from veckm.data.modelnet import HDF5_PAGE, PAGE, TEXT_PAGE, read_modelnet
-from veckm.data.samples import Stored
+from veckm.data.samples import Stored, collate
 
 
 def hdf5(folder: Path, count: int = 4, n: int = 20, label: int = 1) -> Path:
@@ -33,32 +33,37 @@ def hdf5(folder: Path, count: int = 4, n: int = 20, label: int = 1) -> Path:
 
 
 def in_unit_ball(data: Stored) -> None:
-    radius = data.batch.pos.norm(dim=-1).amax(1)
+    radius = collate(data).pos.norm(dim=-1).amax(1)
     torch.testing.assert_close(radius, torch.ones(len(data)))
 
 
 def test_meshes_are_sampled_by_area_in_the_unit_ball(tmp_path: Path) -> None:
     data = read_modelnet(meshes(tmp_path / "m"), points=500, normals=True)
     assert data.classes == NAMES
-    assert data.batch.label.tolist() == [0, 0, 0, 1, 1, 1]
-    assert data.names[0] == "chair_0000"
-    assert data.batch.pos.shape == data.batch.features.shape == (6, 500, 3)
-    assert data.batch.pos.dtype == torch.float32
+    assert collate(data).label.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data[0].name == "chair_0000"
+    assert collate(data).pos.shape == collate(data).features.shape == (6, 500, 3)
+    assert collate(data).pos.dtype == torch.float32
     in_unit_ball(data)
     # A cube: each of the three axes has a third of the normals.
-    share = data.batch.features[0].abs().mean(0)
+    share = collate(data).features[0].abs().mean(0)
     assert ((share - 1 / 3).abs() < 0.08).all()
 
 
 def test_the_text_release_is_read_by_its_lists(tmp_path: Path) -> None:
     folder = text(tmp_path / "t")
     data = read_modelnet(folder, "test", points=20, normals=True)
-    assert data.names == ["chair_0003", "chair_0004", "night_stand_0003", "night_stand_0004"]
-    assert data.batch.label.tolist() == [0, 0, 1, 1]
+    assert [s.name for s in data] == [
+        "chair_0003",
+        "chair_0004",
+        "night_stand_0003",
+        "night_stand_0004",
+    ]
+    assert collate(data).label.tolist() == [0, 0, 1, 1]
     in_unit_ball(data)
-    assert abs(float(data.batch.pos.mean())) < 1e-6
+    assert abs(float(collate(data).pos.mean())) < 1e-6
     torch.testing.assert_close(
-        data.batch.features.norm(dim=-1), torch.ones(4, 20), rtol=1e-4, atol=1e-4
+        collate(data).features.norm(dim=-1), torch.ones(4, 20), rtol=1e-4, atol=1e-4
     )
     with pytest.raises(FileNotFoundError, match="no CLASS/train"):
         read_modelnet(folder, classes=10)
@@ -67,8 +72,8 @@ def test_the_text_release_is_read_by_its_lists(tmp_path: Path) -> None:
 def test_the_hdf5_release_is_read_by_its_lists(tmp_path: Path) -> None:
     data = read_modelnet(hdf5(tmp_path / "h"), points=12, normals=True)
     assert len(data) == 8
-    assert data.batch.label.tolist() == [0] * 4 + [1] * 4
-    assert data.batch.pos.shape == data.batch.features.shape == (8, 12, 3)
+    assert collate(data).label.tolist() == [0] * 4 + [1] * 4
+    assert collate(data).pos.shape == collate(data).features.shape == (8, 12, 3)
     assert data.in_channels == 3
 
 
@@ -98,12 +103,12 @@ def test_arrays_are_read_and_fewer_points_are_a_choice_by_the_seed(tmp_path: Pat
     folder = modelnet_arrays(tmp_path / "a")
     whole = read_modelnet(folder, points=20)
     held = np.load(folder / "20_train.npz")
-    assert np.array_equal(whole.batch.pos.numpy(), held["xyz"].astype(np.float32))
-    assert whole.batch.label.tolist() == held["label"].tolist()
-    one, same, other = (read_modelnet(folder, points=9, seed=s).batch.pos for s in (0, 0, 1))
+    assert np.array_equal(collate(whole).pos.numpy(), held["xyz"].astype(np.float32))
+    assert collate(whole).label.tolist() == held["label"].tolist()
+    one, same, other = (collate(read_modelnet(folder, points=9, seed=s)).pos for s in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
-    there = (one[0][:, None] == whole.batch.pos[0]).all(-1)
+    there = (one[0][:, None] == collate(whole).pos[0]).all(-1)
     assert there.any(1).all()
     assert int(there.any(0).sum()) == 9
 
@@ -116,7 +121,7 @@ def test_the_cache_is_of_the_files_and_the_choice(tmp_path: Path) -> None:
     kept = path.read_text()
     path.write_text("x" * len(kept))  # same name, same size: it is not looked at
     again = read_modelnet(folder, points=30, cache=cache)
-    assert torch.equal(first.batch.pos, again.batch.pos)
+    assert torch.equal(collate(first).pos, collate(again).pos)
     assert first.checksum == again.checksum
     path.write_text(kept + "# more\n")
     assert read_modelnet(folder, points=30, cache=cache).checksum != first.checksum

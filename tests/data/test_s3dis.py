@@ -10,12 +10,12 @@ import torch
 from releases import room, s3dis_prepared, s3dis_raw
 
 from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import CLASSES, PAGE, Rooms, read_s3dis
-from veckm.data.samples import IGNORE, collate, generator_of
+from veckm.data.s3dis import CLASSES, PAGE, read_s3dis
+from veckm.data.samples import IGNORE, Stored, collate, generator_of, hold_out
 
 
 @pytest.fixture
-def rooms(tmp_path: Path) -> Rooms:
+def rooms(tmp_path: Path) -> Stored:
     return read_s3dis(s3dis_prepared(tmp_path / "p"))
 
 
@@ -23,12 +23,13 @@ def test_raw_rooms_are_their_annotations(tmp_path: Path) -> None:
     folder = s3dis_raw(tmp_path / "r")
     cache = folder / "cache"
     data = read_s3dis(folder, "test", cache=cache)
-    assert [r.name for r in data.rooms] == ["Area_5_office_1", "Area_5_office_2"]
+    assert [r.name for r in data] == ["Area_5_office_1", "Area_5_office_2"]
     sample, truth = data[0], room(6)
     assert sorted(sample.label.tolist()) == sorted(truth[:, 6].astype(int).tolist())
     assert float(sample.pos.amin()) == 0.0
     assert sample.features.shape == (300, 3)
-    assert 0 <= float(sample.features.min()) <= float(sample.features.max()) <= 1
+    assert sample.features.dtype == sample.label.dtype == torch.uint8
+    assert 0.9 < float(Scenes(data)[0].features.max()) <= 1
     assert {CLASSES[k] for k in sample.label.tolist()} == {"floor", "wall", "clutter"}
     assert len(list(cache.iterdir())) == 2
     again = read_s3dis(folder, "test", cache=cache)
@@ -40,14 +41,14 @@ def test_prepared_rooms_are_npy_or_npz(tmp_path: Path) -> None:
     folder = s3dis_prepared(tmp_path / "p")
     (folder / "other.npz").write_bytes(b"not a room: no area in its name")
     train, test = read_s3dis(folder), read_s3dis(folder, "test")
-    assert [r.name for r in train.rooms] == ["Area_1_office_1", "Area_2_office_1"]
-    assert [r.name for r in test.rooms] == ["Area_5_office_1", "made_Area_5_hall_1"]
+    assert [r.name for r in train] == ["Area_1_office_1", "Area_2_office_1"]
+    assert [r.name for r in test] == ["Area_5_office_1", "made_Area_5_hall_1"]
     assert train.checksum != test.checksum
     left = read_s3dis(folder, "train", test_area=1)
     assert len(left) == 3
-    fit, val = train.parted(0.5, seed=1)
+    fit, val = hold_out(train, 0.5, seed=1)
     assert len(fit) == len(val) == 1
-    assert fit.rooms[0].name != val.rooms[0].name
+    assert fit[0].name != val[0].name
 
 
 def test_the_cache_may_be_in_the_folder_of_the_rooms(tmp_path: Path) -> None:
@@ -60,16 +61,16 @@ def test_the_cache_may_be_in_the_folder_of_the_rooms(tmp_path: Path) -> None:
 
 def test_a_voxel_keeps_one_point(tmp_path: Path) -> None:
     folder = s3dis_prepared(tmp_path / "p")
-    thin = read_s3dis(folder, voxel=0.5).rooms[0]
+    thin = read_s3dis(folder, voxel=0.5)[0]
     cells = (thin.pos / 0.5).floor()
     assert len(cells.unique(dim=0)) == len(thin.pos) < 300
-    small = read_s3dis(folder, scale=0.1).rooms[0]
-    torch.testing.assert_close(small.pos * 10, read_s3dis(folder).rooms[0].pos)
+    small = read_s3dis(folder, scale=0.1)[0]
+    torch.testing.assert_close(small.pos * 10, read_s3dis(folder)[0].pos)
     with pytest.raises(ValueError, match="scale and voxel must be positive, got 0"):
         read_s3dis(folder, scale=0)
 
 
-def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: Rooms) -> None:
+def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: Stored) -> None:
     blocks = Blocks(rooms, points=40, stride=0.5, least=10)
     assert len(blocks) > 4 * len(rooms)
     for k, block in enumerate(blocks):
@@ -81,24 +82,24 @@ def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: 
         assert torch.equal(block.pos, blocks[k].pos)  # the same without a generator
     one, two = (blocks.draw(0, generator_of(s)).pos for s in (0, 1))
     assert not torch.equal(one, two)
-    assert collate(blocks[:3]).pos.shape == (3, 40, 3)
+    assert collate([blocks[k] for k in range(3)]).pos.shape == (3, 40, 3)
     assert blocks.in_channels == 6
 
 
-def test_blocks_for_evaluation_have_every_point_once(rooms: Rooms) -> None:
+def test_blocks_for_evaluation_have_every_point_once(rooms: Stored) -> None:
     blocks = Blocks(rooms, points=40, every=True)
     found = sum(int((block.label != IGNORE).sum()) for block in blocks)
-    assert found == sum(len(r.pos) for r in rooms.rooms)
+    assert found == sum(len(r.pos) for r in rooms)
     counts = torch.zeros(13, dtype=torch.int64)
     for block in blocks:
         counts += torch.bincount(block.label[block.label != IGNORE], minlength=13)
-    whole = torch.cat([r.label for r in rooms.rooms])
+    whole = torch.cat([r.label for r in rooms])
     assert torch.equal(counts, torch.bincount(whole.long(), minlength=13))
     with pytest.raises(ValueError, match="must not overlap"):
         Blocks(rooms, stride=0.5, every=True)
 
 
-def test_scenes_are_whole_or_a_part_about_a_point(rooms: Rooms) -> None:
+def test_scenes_are_whole_or_a_part_about_a_point(rooms: Stored) -> None:
     whole = Scenes(rooms)[0]
     assert len(whole.pos) == 300
     assert abs(float(whole.pos[:, 0].amin() + whole.pos[:, 0].amax())) < 1e-5
@@ -108,8 +109,7 @@ def test_scenes_are_whole_or_a_part_about_a_point(rooms: Rooms) -> None:
     assert len(one.pos) == 50
     assert not torch.equal(one.pos, two.pos)
     assert torch.equal(crops[0].pos, crops[0].pos)
-    assert len(Scenes(rooms, points=400)[0].pos) == 300
-    filled = Scenes(rooms, points=400, exact=True)[0]
+    filled = Scenes(rooms, points=400)[0]
     assert len(filled.pos) == 400
     assert int((filled.label == IGNORE).sum()) == 100
 

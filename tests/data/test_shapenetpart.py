@@ -10,7 +10,7 @@ import pytest
 import torch
 from releases import shapenet_arrays, shapenet_text
 
-from veckm.data.samples import IGNORE
+from veckm.data.samples import IGNORE, collate
 from veckm.data.shapenetpart import CATEGORIES, FIRST, NUM_PARTS, TEXT_PAGE, read_shapenetpart
 
 
@@ -27,13 +27,13 @@ def test_splits_are_the_official_ones(tmp_path: Path, write) -> None:
     assert len(read_shapenetpart(folder, points=24)) == sizes["train"] + sizes["val"]
     data = read_shapenetpart(folder, "test", points=24)
     assert len(data) == sizes["test"] == 4
-    assert sorted(set(data.batch.category.tolist())) == [2, 4]  # Cap and Chair
+    assert sorted(set(collate(data).category.tolist())) == [2, 4]  # Cap and Chair
     first = data[0]
     assert first.category == 2
     assert set(first.label.tolist()) == {6, 7}
     assert len(data.classes) == 50
     assert data.classes[6] == "Cap_0"
-    torch.testing.assert_close(data.batch.pos.norm(dim=-1).amax(1), torch.ones(4))
+    torch.testing.assert_close(collate(data).pos.norm(dim=-1).amax(1), torch.ones(4))
 
 
 def test_text_has_normals_and_a_choice_of_points_keeps_their_labels(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_text_has_normals_and_a_choice_of_points_keeps_their_labels(tmp_path: Pa
         row = np.abs(table[:, 3:6] - normal.numpy()).sum(1).argmin()
         assert int(label) == int(table[row, 6])
     again = read_shapenetpart(folder, "val", points=10, normals=True, cache=tmp_path / "c")
-    assert torch.equal(data.batch.pos, again.batch.pos)
+    assert torch.equal(collate(data).pos, collate(again).pos)
     assert len(list((tmp_path / "c").iterdir())) == 1
 
 
@@ -94,7 +94,7 @@ def test_arrays_without_what_is_needed_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Cap\.npz: has the label 50"):
         read_shapenetpart(folder, points=24)
     np.savez(path, xyz=held["xyz"])
-    with pytest.raises(ValueError, match=r"Cap\.npz: must have xyz, part, split and id"):
+    with pytest.raises(ValueError, match=r"Cap\.npz: must have xyz, part, split, id"):
         read_shapenetpart(folder, points=24)
 
 
@@ -104,4 +104,4 @@ def test_a_real_part_of_shapenetpart_is_read(shared_data: Path) -> None:
     if not folder.is_dir():
         pytest.skip("no shapenetpart/")
     data = read_shapenetpart(folder, "test", points=2048)
-    assert set(data.batch.category.tolist()) == set(range(16))
+    assert set(collate(data).category.tolist()) == set(range(16))

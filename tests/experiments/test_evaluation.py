@@ -212,7 +212,7 @@ def test_the_release_is_read_with_its_own_subsets(tmp_path: Path) -> None:
     assert [(c.name, c.set) for c in found] == [("a", "none"), ("a_med", "med")]
     (first,) = clouds(("none",), "a")
     assert torch.equal(found[0].subset, first.subset)
-    with pytest.raises(FileNotFoundError, match="is not a folder"):
+    with pytest.raises(FileNotFoundError, match="name its folder"):
         next(pcpnet_clouds(tmp_path / "nowhere"))
 
 

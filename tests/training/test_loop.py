@@ -12,7 +12,7 @@ import torch
 from releases import Tiny, stored
 
 from veckm.data.augment import Augment
-from veckm.data.samples import Batch, Stored, hold_out
+from veckm.data.samples import Sample, Stored, collate, hold_out
 from veckm.models import create_model, default_encoding
 from veckm.tasks.classification import Classification
 from veckm.tasks.semantic_segmentation import SemanticSegmentation
@@ -147,12 +147,12 @@ def test_the_rate_is_a_cosine() -> None:
 def test_the_loss_of_the_log_is_that_of_every_point_that_counts(tmp_path: Path) -> None:
     """At a rate of almost nothing the loss of an epoch is that of the first weights."""
     task = SemanticSegmentation(num_classes=2, points=12)
-    pos = stored(8).batch.pos
+    pos = collate(stored(8)).pos
     label = (pos[..., 2] > 0).long()
     label[0, :7] = -1
-    data = Stored([str(k) for k in range(8)], Batch(pos, label), ("a", "b"))
+    data = Stored([Sample(str(k), pos[k], label[k]) for k in range(8)], ("a", "b"))
     model = Tiny(2, per_point=True)
-    total, count = task.loss(model(pos).detach(), data.batch)
+    total, count = task.loss(model(pos).detach(), collate(data))
     recipe = Recipe(epochs=1, batch=2, rate=1e-12)
     train(model, task, data, recipe, tmp_path)
     assert int(count) == 8 * 12 - 7
@@ -197,14 +197,14 @@ def test_files_that_are_no_checkpoints_are_named(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_not_a_number_ends_the_run_before_its_checkpoint(tmp_path: Path) -> None:
     data = stored(10)
-    data.batch.pos[3] = math.inf
+    data[3].pos[:] = math.inf
     with pytest.raises(ValueError, match="in epoch 1; the previous checkpoint is kept"):
         train(net(), TASK, data, RECIPE, tmp_path)
     assert not (tmp_path / "last.pt").exists()
 
 
 def test_an_empty_set_is_refused(tmp_path: Path) -> None:
-    empty = Stored([], Batch(torch.zeros(0, 2, 3), torch.zeros(0, dtype=torch.int64)), ("a",))
+    empty = Stored([], ("a",))
     with pytest.raises(ValueError, match="training set is empty"):
         train(net(), TASK, empty, RECIPE, tmp_path)
     with pytest.raises(ValueError, match="the set to evaluate is empty"):
@@ -230,7 +230,7 @@ def test_a_trained_network_is_loaded_in_one_line(tmp_path: Path, name: str) -> N
     loaded = load_model(tmp_path)
     assert loaded.config == model.config
     assert not loaded.training
-    pos = stored(2, 40).batch.pos
+    pos = collate(stored(2, 40)).pos
     assert torch.equal(loaded(pos).logits, model.eval()(pos).logits)
 
 

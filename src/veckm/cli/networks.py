@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from veckm.cli.verb import Flag, Verb
 from veckm.data.modelnet import read_modelnet
 from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import Rooms, read_s3dis
+from veckm.data.s3dis import read_s3dis
 from veckm.data.samples import Samples, take
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.classification import Classification
@@ -70,7 +70,7 @@ class SceneVerb(NetworkVerb):
 
     def read_rooms(
         self, folder: Path, split: Split, classes: tuple[str, ...], seed: int = 0
-    ) -> Rooms:
+    ) -> Samples:
         """At most ``limit`` rooms of a split."""
         rooms = read_s3dis(
             folder,
@@ -81,15 +81,15 @@ class SceneVerb(NetworkVerb):
             voxel=self.voxel,
             cache=self.cache,
         )
-        return rooms if self.limit is None else rooms.only(take(rooms, self.limit, seed).indices)
+        return self.limited(rooms, seed)
 
-    def to_train(self, rooms: Rooms, points: int) -> Samples:
+    def to_train(self, rooms: Samples, points: int) -> Samples:
         """Overlapping blocks, or crops of scenes."""
         if self.scenes:
-            return Scenes(rooms, points, exact=True)
+            return Scenes(rooms, points)
         return Blocks(rooms, points=points, stride=0.5)
 
-    def to_test(self, rooms: Rooms, points: int) -> Samples:
+    def to_test(self, rooms: Samples, points: int) -> Samples:
         """Every point once."""
         return Scenes(rooms) if self.scenes else Blocks(rooms, points=points, every=True)
 

@@ -200,5 +200,5 @@ class TrainSemanticSegmentation(SceneVerb, _Train):
         rooms = self.read_rooms(self.data, "train", self.classes, self.seed)
         if self.val_share == 0:
             return self.to_train(rooms, task.points), None
-        rooms, held = rooms.parted(self.val_share, self.seed)  # rooms are split, not blocks
+        rooms, held = hold_out(rooms, self.val_share, self.seed)  # rooms are split, not blocks
         return self.to_train(rooms, task.points), self.to_test(held, task.points)

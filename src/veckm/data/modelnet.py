@@ -14,19 +14,24 @@ Nothing is downloaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
-from veckm.data.cache import Arrays, cached, checksum, read_arrays
 from veckm.data.meshes import read_mesh, sample_mesh
+from veckm.data.reading import (
+    Arrays,
+    Release,
+    check_files,
+    check_labels,
+    read_arrays,
+    read_table,
+)
 from veckm.data.samples import Sample, Stored, generator_of
-from veckm.data.tables import Draw, check_files, check_labels, read_table, stored
 from veckm.extras import need
-from veckm.progress import bar
 
 #: Where the meshes are, and the two samplings of them.
 PAGE = "https://modelnet.cs.princeton.edu"
@@ -38,6 +43,7 @@ _WHERE = (
 )
 
 Split = Literal["train", "test"]
+_Classes = tuple[str, ...]
 
 
 def read_modelnet(
@@ -65,125 +71,101 @@ def read_modelnet(
     Shapes:
         - pos: (points, 3), label: (), features: (points, 3) with normals
     """
-    folder = Path(folder)
     if split not in ("train", "test"):
         raise ValueError(
             f"split must be train or test, got {split!r}; for validation use hold_out on train"
         )
-    found = _find(folder, split, classes)
-    one_each = found.files[0].suffix in (".off", ".txt")  # the others are in the unit ball already
-    draw = Draw(points, normals, seed, unit_ball=one_each)
-    total = checksum(folder, [*found.files, *found.lists])
-    key = {"checksum": total, "points": points, "normals": normals, "seed": seed, "format": 3}
-    arrays = cached(cache, f"modelnet-{split}", key, lambda: draw.pack(_read(found, draw)))
-    return stored(arrays, tuple(found.classes), total)
+    folder = Path(folder)
+    found = _find_lists(folder, split, classes) or _find_meshes(folder, split, points, seed)
+    return found.load(f"modelnet-{split}", cache, points=points, normals=normals, seed=seed)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a folder has of a split."""
-
-    files: list[Path]
-    classes: list[str]
-    lists: list[Path]  # other files that the result depends on
-
-
-def _find(folder: Path, split: Split, classes: int) -> _Found:
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: is not a folder; {_WHERE}")
+def _find_lists(folder: Path, split: Split, count: int) -> Release | None:
+    """The layouts with lists: arrays, HDF5 and text."""
     names = folder / "shape_names.txt"
     arrays = sorted(folder.glob(f"*_{split}.npz"))
     if len(arrays) > 1:
         there = ", ".join(path.name for path in arrays)
         raise ValueError(f"{folder}: has {len(arrays)} files of one split, {there}; keep one")
-    if arrays:
-        return _Found(arrays, _lines(names), [names])
     listed = folder / f"{split}_files.txt"
-    if listed.is_file():
-        files = check_files([folder / Path(line).name for line in _lines(listed)], HDF5_PAGE)
-        return _Found(files, _lines(names), [listed, names])
-    names, listed = (folder / f"modelnet{classes}_{kind}.txt" for kind in ("shape_names", split))
-    if names.is_file():
-        files = [folder / line.rpartition("_")[0] / f"{line}.txt" for line in _lines(listed)]
-        return _Found(check_files(files, TEXT_PAGE), _lines(names), [listed, names])
-    kinds = sorted(path for path in folder.iterdir() if (path / split).is_dir())
+    if arrays or listed.is_file():
+        hdf5 = [folder / Path(line).name for line in _lines(listed)] if not arrays else []
+        lists, classes = [names] if arrays else [listed, names], _lines(names)
+        files, read = check_files(arrays or hdf5, HDF5_PAGE), partial(_read_packed, classes)
+        return Release(folder, files, lists, classes, read, in_unit_ball=True)
+    names, listed = (folder / f"modelnet{count}_{kind}.txt" for kind in ("shape_names", split))
+    if not names.is_file():
+        return None
+    files = [folder / line.rpartition("_")[0] / f"{line}.txt" for line in _lines(listed)]
+    read = partial(_read_text, classes := _lines(names))
+    return Release(folder, check_files(files, TEXT_PAGE), [listed, names], classes, read)
+
+
+def _find_meshes(folder: Path, split: Split, points: int, seed: int) -> Release:
+    kinds = sorted(path.parent for path in folder.glob(f"*/{split}"))
     if not kinds:
         raise FileNotFoundError(
             f"{folder}: has no CLASS/{split}/*.off, no modelnet40_shape_names.txt, no "
             f"{split}_files.txt and no *_{split}.npz; {_WHERE}"
         )
-    meshes = [sorted((kind / split).glob("*.off")) for kind in kinds]
-    for kind, of_kind in zip(kinds, meshes, strict=True):
-        if not of_kind:
+    files: list[Path] = []
+    for kind in kinds:
+        meshes = sorted((kind / split).glob("*.off"))
+        if not meshes:
             raise ValueError(f"{kind / split}: the class folder is empty: it has no .off files")
-    files = [path for of_kind in meshes for path in of_kind]
-    return _Found(files, [kind.name for kind in kinds], [])
+        files += meshes
+    classes = tuple(kind.name for kind in kinds)
+    return Release(folder, files, [], classes, partial(_read_mesh, classes, points, seed))
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> tuple[str, ...]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: is not there, and is part of the release; {_WHERE}")
-    lines = path.read_text().split()
+    lines = tuple(path.read_text().split())
     if not lines:
         raise ValueError(f"{path}: is empty")
     return lines
 
 
-def _read(found: _Found, draw: Draw) -> Iterator[tuple[Path, Sample]]:
-    with bar(len(found.files), "files") as advance:
-        for path in found.files:
-            if path.suffix == ".off":
-                yield path, _read_mesh(path, found, draw)
-            elif path.suffix == ".txt":
-                yield path, _read_text(path, found)
-            else:
-                yield from ((path, sample) for sample in _read_packed(path, found))
-            advance()
-
-
-def _read_mesh(path: Path, found: _Found, draw: Draw) -> Sample:
+def _read_mesh(classes: _Classes, points: int, seed: int, path: Path) -> Iterator[Sample]:
     try:
-        shape = sample_mesh(read_mesh(path), draw.points, generator_of(draw.seed, path.stem))
+        shape = sample_mesh(read_mesh(path), points, generator_of(seed, path.stem))
     except ValueError as error:
         message = str(error)
         raise ValueError(message if str(path) in message else f"{path}: {message}") from error
-    label = torch.tensor(found.classes.index(path.parent.parent.name))
-    return Sample(path.stem, shape.pos, label, shape.normal)
+    label = torch.tensor(classes.index(path.parent.parent.name))
+    yield Sample(path.stem, shape.pos, label, shape.normal)
 
 
-def _read_text(path: Path, found: _Found) -> Sample:
-    if path.parent.name not in found.classes:
-        raise ValueError(f"{path}: its class is not one of {found.lists[-1]}")
-    table = torch.from_numpy(read_table(path, 6))
-    label = torch.tensor(found.classes.index(path.parent.name))
-    return Sample(path.stem, table[:, :3], label, table[:, 3:])
+def _read_text(classes: _Classes, path: Path) -> Iterator[Sample]:
+    if path.parent.name not in classes:
+        raise ValueError(f"{path}: its class is not one of {', '.join(classes)}")
+    pos, normal = torch.from_numpy(read_table(path, 6)).split(3, dim=1)
+    yield Sample(path.stem, pos, torch.tensor(classes.index(path.parent.name)), normal)
 
 
-def _read_packed(path: Path, found: _Found) -> Iterator[Sample]:
+def _read_packed(classes: _Classes, path: Path) -> Iterator[Sample]:
     """The objects of an HDF5 or .npz file."""
-    held = read_arrays(path) if path.suffix == ".npz" else _read_hdf5(path)
-    xyz, label, normal = held.get("xyz"), held.get("label"), held.get("normal")
-    if xyz is None or label is None:
-        raise ValueError(f"{path}: has no points and label, only {', '.join(held) or 'nothing'}")
-    label = label.reshape(-1)
+    packed = path.suffix == ".npz"
+    held = read_arrays(path, "xyz", "label") if packed else _read_hdf5(path)
+    xyz, label, normal = held["xyz"], held["label"].reshape(-1), held.get("normal")
     names = held.get("name", np.array([f"{path.stem}_{i:05d}" for i in range(len(xyz))]))
     if xyz.ndim != 3 or xyz.shape[2] != 3 or not len(xyz) == len(label) == len(names):
         raise ValueError(
             f"{path}: has points of shape {xyz.shape}, {len(label)} labels and {len(names)} names, "
             "not (M, N, 3) and M of each"
         )
-    check_labels(path, label, len(found.classes))
-    normals = None if normal is None or normal.shape != xyz.shape else torch.from_numpy(normal)
-    for k, (name, pos) in enumerate(zip(names, torch.from_numpy(xyz), strict=True)):
-        own = None if normals is None else normals[k]
-        yield Sample(str(name), pos, torch.tensor(int(label[k])), own)
+    check_labels(path, label, len(classes))
+    for k, name in enumerate(names):
+        own = None if normal is None else torch.from_numpy(normal[k])
+        yield Sample(str(name), torch.from_numpy(xyz[k]), torch.tensor(int(label[k])), own)
 
 
 def _read_hdf5(path: Path) -> Arrays:
     h5py = need("h5py", f"{path}: reading HDF5", "hdf5")
-    keys = {"data": "xyz", "normal": "normal", "label": "label"}
     try:
         with h5py.File(path, "r") as file:
-            return {keys.get(key, key): np.asarray(file[key]) for key in file}
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read as HDF5: {error}") from error
+            held = {key: np.asarray(file[key]) for key in file}
+            return {"xyz": held.pop("data"), "label": held.pop("label"), **held}
+    except (OSError, KeyError) as error:
+        raise ValueError(f"{path}: cannot be read as HDF5 with data and label: {error}") from error

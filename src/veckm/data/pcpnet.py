@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal
 
 import torch
 
-from veckm.data.cache import Arrays, cached, checksum
 from veckm.data.protocol import LabeledCloud
-from veckm.data.tables import read_table
+from veckm.data.reading import Arrays, cached, check_files, checksum, read_table
 
 #: Where the release is.
 PAGE = "https://geometry.cs.ucl.ac.uk/projects/2018/pcpnet/"
@@ -64,37 +63,30 @@ class PCPNet(Sequence[LabeledCloud]):
     ) -> None:
         if split not in _PREFIX:
             raise ValueError(f"split must be one of {', '.join(_PREFIX)}, got {split!r}")
-        self.folder, self.split, self.cache = Path(folder), split, cache
+        self.folder, self.cache = Path(folder), cache
         lists = _find_lists(self.folder, split)
-        if not lists or (set is not None and set not in lists):
-            raise FileNotFoundError(_missing_list(self.folder, split, set, list(lists)))
+        if not lists:
+            raise FileNotFoundError(
+                f"{folder}: has no {_PREFIX[split]}_*.txt; unpack pclouds.zip from {PAGE} and name "
+                "its folder"
+            )
+        if set is not None and set not in lists:
+            there = ", ".join(lists)
+            raise FileNotFoundError(
+                f"{folder}: has no {split} list of the set {set!r}; it has {there}"
+            )
         owner: dict[str, str] = {}
-        for key, path in lists.items():
-            if set in (None, key):
-                for name in path.read_text().split():
-                    owner.setdefault(name, key)
+        for key in lists if set is None else [set]:
+            for name in lists[key].read_text().split():
+                owner.setdefault(name, key)
         self.entries = [(key, name) for name, key in owner.items()]
         needed = (".xyz", ".normals", ".pidx") if split == "test" else (".xyz", ".normals")
-        files = [name + ending for _, name in self.entries for ending in needed]
-        missing = [file for file in files if not (self.folder / file).is_file()]
-        if missing:
-            raise FileNotFoundError(
-                f"{self.folder}: {len(missing)} of {len(files)} files of the {split} lists "
-                f"are missing, the first is {missing[0]}; get pclouds.zip from {PAGE}"
-            )
+        check_files([self.folder / f"{n}{end}" for n in owner for end in needed], PAGE)
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    @overload
-    def __getitem__(self, index: int) -> LabeledCloud: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[LabeledCloud]: ...
-
-    def __getitem__(self, index: int | slice) -> LabeledCloud | list[LabeledCloud]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> LabeledCloud:  # type: ignore[override]  # no slices
         set, name = self.entries[index]
         files = [path for end in _COLUMNS if (path := self.folder / f"{name}{end}").is_file()]
         key = {"files": checksum(self.folder, files), "format": 2}
@@ -122,14 +114,6 @@ def _find_lists(folder: Path, split: Split) -> dict[str, Path]:
     known = {key: found.pop(suffix) for key, suffix in _LISTS.items() if suffix in found}
     # A test list besides the six is a union of them.
     return known if split == "test" else known | found
-
-
-def _missing_list(folder: Path, split: Split, set: str | None, there: list[str]) -> str:
-    if not folder.is_dir():
-        return f"{folder}: is not a folder; unpack pclouds.zip from {PAGE} and name its folder"
-    if set is not None and there:
-        return f"{folder}: has no {split} list of the set {set!r}; it has {', '.join(there)}"
-    return f"{folder}: has no {_PREFIX[split]}_*.txt; get pclouds.zip from {PAGE}"
 
 
 def _read(files: Sequence[Path]) -> Arrays:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from veckm.data.s3dis import Room, Rooms
 from veckm.data.samples import Sample, Samples, pick_points
 
 
@@ -18,7 +18,7 @@ class Blocks(Samples):
     its color and its position in the room, from 0 to 1 on each axis.
 
     Args:
-        rooms: the rooms.
+        rooms: as :func:`veckm.data.read_s3dis` returns them.
         size: of a column, in meters.
         points: of a sample.
         stride: from one column to the next; half of ``size`` gives more training samples.
@@ -33,7 +33,7 @@ class Blocks(Samples):
 
     def __init__(
         self,
-        rooms: Rooms,
+        rooms: Samples,
         size: float = 1.0,
         points: int = 4096,
         stride: float | None = None,
@@ -48,16 +48,15 @@ class Blocks(Samples):
             )
         if every and step != size:
             raise ValueError("with every=True blocks must not overlap: leave stride out")
-        self.rooms, self.size, self.points, self.every = rooms, size, points, every
-        self.classes = rooms.classes
+        self.rooms, self.points, self.classes = rooms, points, rooms.classes
         self.checksum = f"{rooms.checksum}/{size:g}/{step:g}/{points}/{least}/{every}"
-        self._sizes = [room.pos.amax(0).clamp_min(1e-6) for room in rooms.rooms]
-        self.entries: list[tuple[int, tuple[float, float], np.ndarray]] = []
-        for number, room in enumerate(rooms.rooms):
-            for middle, rows in _columns(room, size, step):
+        self._extents = [room.pos.amax(0).clamp_min(1e-6) for room in rooms]
+        #: Number of the room, center of the column and rows of its points.
+        self.entries: list[tuple[int, tuple[float, float], Tensor]] = []
+        for number, room in enumerate(rooms):
+            for middle, rows in _columns(room.pos, size, step):
                 if every:
-                    for part in range(0, len(rows), points):
-                        self.entries.append((number, middle, rows[part : part + points]))
+                    self.entries += [(number, middle, part) for part in rows.split(points)]
                 elif len(rows) >= least:
                     self.entries.append((number, middle, rows))
         if not self.entries:
@@ -69,35 +68,34 @@ class Blocks(Samples):
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Block ``index``."""
         number, middle, rows = self.entries[index]
-        room, at = self.rooms.rooms[number], torch.from_numpy(rows)
-        pos = room.pos[at]
-        features = torch.cat((room.rgb[at].float() / 255, pos / self._sizes[number]), 1)
-        pos = pos - torch.tensor([*middle, 0.0])
-        whole = Sample(f"{room.name} block {index}", pos, room.label[at].long(), features)
-        return pick_points(whole, self.points, generator or torch.Generator().manual_seed(index))
+        block = _network_input(self.rooms[number].select(rows))
+        assert block.features is not None
+        features = torch.cat((block.features, block.pos / self._extents[number]), 1)
+        pos = block.pos - torch.tensor([*middle, 0.0])
+        block = replace(block, name=f"{block.name} block {index}", pos=pos, features=features)
+        return pick_points(block, self.points, generator or torch.Generator().manual_seed(index))
 
 
-def _columns(room: Room, size: float, step: float) -> list[tuple[tuple[float, float], np.ndarray]]:
-    """Center and rows of every column that has points, in random order.
+def _columns(
+    pos: Tensor, size: float, step: float
+) -> list[tuple[tuple[float, float], Tensor]]:  # (x, y), (K,)
+    """Center and rows of every column that has points, the rows in random order.
 
     Random, so that the samples of one column are alike.
     """
-    xy = room.pos[:, :2].numpy().astype(np.float64)
+    xy = pos[:, :2].numpy().astype(np.float64)
     found = []
     per = round(size / step) if step < size else 1
     # Overlapping columns are `per` shifted grids on each axis; a grid is one sort.
-    for dx in range(per):
-        for dy in range(per):
-            corner = -step * np.array([dx, dy])
-            cell = np.floor((xy - corner) / size).astype(np.int64)
-            wide = int(cell[:, 1].max()) + 1
-            key = cell[:, 0] * wide + cell[:, 1]
-            shuffled = np.random.default_rng(len(key)).permutation(len(key))
-            order = shuffled[np.argsort(key[shuffled], kind="stable")]
-            cuts = np.flatnonzero(np.diff(key[order])) + 1
-            for rows in np.split(order, cuts):
-                x, y = corner + (cell[rows[0]] + 0.5) * size
-                found.append(((float(x), float(y)), rows))
+    for shift in np.ndindex(per, per):
+        corner = -step * np.array(shift)
+        cell = np.floor((xy - corner) / size).astype(np.int64)
+        key = cell[:, 0] * (int(cell[:, 1].max()) + 1) + cell[:, 1]
+        shuffled = np.random.default_rng(len(key)).permutation(len(key))
+        order = shuffled[np.argsort(key[shuffled], kind="stable")]
+        for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+            x, y = corner + (cell[rows[0]] + 0.5) * size
+            found.append(((float(x), float(y)), torch.from_numpy(rows)))
     return found
 
 
@@ -105,41 +103,43 @@ class Scenes(Samples):
     """Whole scenes, or the part of each that is nearest to one of its points.
 
     Args:
-        rooms: the rooms, best read with a voxel.
-        points: at most this many of each, those nearest to a random point: a generator chooses it,
-            else it is the middle of the room. None for all points.
-        exact: repeat points of smaller rooms, so that scenes fit into one batch; repeated points
-            are ignored.
+        rooms: as :func:`veckm.data.read_s3dis` returns them, best with a voxel.
+        points: of a sample: those nearest to a random point, which a generator chooses, else to
+            the middle of the room. Points of smaller rooms are repeated, and the repetitions
+            ignored. None for all points of every room.
 
     Shapes:
         - pos: (N, 3) about the middle of the floor, features: (N, 3), label: (N,)
     """
 
-    def __init__(self, rooms: Rooms, points: int | None = None, exact: bool = False) -> None:
+    def __init__(self, rooms: Samples, points: int | None = None) -> None:
         if points is not None and points < 1:
             raise ValueError(f"points must be at least 1, got {points}")
-        self.rooms, self.points, self.exact = rooms, points, exact
-        self.classes, self.checksum = rooms.classes, f"{rooms.checksum}/{points}/{exact}"
+        self.rooms, self.points = rooms, points
+        self.classes, self.checksum = rooms.classes, f"{rooms.checksum}/{points}"
 
     def __len__(self) -> int:
         return len(self.rooms)
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Scene ``index``."""
-        scene = self.rooms.draw(index)
-        points = len(scene.pos) if self.points is None else self.points
-        if len(scene.pos) > points:
-            if generator is None:
-                middle = scene.pos.mean(0)
-            else:
+        scene = self.rooms[index]
+        middle = scene.pos.mean(0)
+        if self.points is not None and len(scene.pos) > self.points:
+            if generator is not None:
                 middle = scene.pos[int(torch.randint(len(scene.pos), (1,), generator=generator))]
-            near = (scene.pos - middle).square().sum(-1).argsort(stable=True)[:points]
-            assert scene.features is not None
-            scene = replace(
-                scene, pos=scene.pos[near], label=scene.label[near], features=scene.features[near]
-            )
-        elif self.exact and len(scene.pos) < points:
-            scene = pick_points(scene, points, generator or torch.Generator().manual_seed(index))
+            distance = (scene.pos - middle).square().sum(-1)
+            scene = scene.select(distance.argsort(stable=True)[: self.points])
+        scene = _network_input(scene)
+        if self.points is not None and len(scene.pos) < self.points:
+            generator = generator or torch.Generator().manual_seed(index)
+            scene = pick_points(scene, self.points, generator)
         low, high = scene.pos.amin(0), scene.pos.amax(0)
         origin = torch.stack(((low[0] + high[0]) / 2, (low[1] + high[1]) / 2, low[2]))
         return replace(scene, pos=scene.pos - origin)
+
+
+def _network_input(room: Sample) -> Sample:
+    """Colors from 0 to 1 and labels as networks expect them, from the bytes that are kept."""
+    assert room.features is not None
+    return replace(room, features=room.features.float() / 255, label=room.label.long())

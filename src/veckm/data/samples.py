@@ -1,4 +1,4 @@
-"""Labeled clouds for networks: one sample, a batch of them, and sets to draw from.
+"""Labeled clouds for networks: one sample, a batch of them, and datasets to draw from.
 
 A dataset is a sequence of :class:`Sample`. Training draws with a generator, which may choose other
 points every time; without one a sample is always the same.
@@ -7,10 +7,9 @@ points every time; without one a sample is always the same.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import overload
 
 import torch
 from torch import Tensor
@@ -42,6 +41,12 @@ class Sample:
     features: Tensor | None = None
     category: int | None = None
 
+    def select(self, rows: Tensor) -> Sample:
+        """Some of the points, by index."""
+        label = self.label[rows] if self.label.dim() else self.label
+        features = None if self.features is None else self.features[rows]
+        return replace(self, pos=self.pos[rows], label=label, features=features)
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -64,17 +69,15 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        features = None if self.features is None else self.features.to(device)
-        category = None if self.category is None else self.category.to(device)
-        return Batch(self.pos.to(device), self.label.to(device), features, category)
+        return Batch(**{name: t.to(device) for name, t in vars(self).items() if t is not None})
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
     """One dense batch of samples with equally many points and the same fields."""
-    if not samples:
+    if not len(samples):
         raise ValueError("a batch needs at least one sample, got none")
     first = samples[0]
-    for other in samples[1:]:
+    for other in samples:
         if _described(other) != _described(first):
             raise ValueError(
                 f"{other.name} has {_described(other)}, but {first.name} has {_described(first)}: "
@@ -98,8 +101,8 @@ def _described(sample: Sample) -> str:
     return f"{len(sample.pos)} points, {channels} features, {labels} and {category}"
 
 
-class Samples(Sequence[Sample], ABC):
-    """A dataset of labeled clouds.
+class Samples(Sequence[Sample]):
+    """A dataset of labeled clouds, indexed by whole numbers.
 
     Attributes:
         classes: the names of the labels, in their order.
@@ -110,21 +113,10 @@ class Samples(Sequence[Sample], ABC):
     checksum: str
 
     @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Sample ``index``; with a generator its points may be chosen at random."""
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self.draw(i) for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Sample:  # type: ignore[override]  # no slices
         if not -len(self) <= index < len(self):
             raise IndexError(f"there are {len(self)} samples, asked for number {index}")
         return self.draw(index % len(self))
@@ -137,34 +129,25 @@ class Samples(Sequence[Sample], ABC):
 
 
 class Stored(Samples):
-    """Clouds of equally many points, all in memory.
+    """Clouds that are all in memory.
 
-    Shapes:
-        - pos: (M, N, 3) float32, label: (M,) or (M, N) int64
-        - features: (M, N, C) float32 or None, category: (M,) int64 or None
+    Args:
+        samples: the clouds, of any number of points each.
+        classes: the names of the labels, in their order.
+        checksum: of the files that they come from.
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        batch: Batch,
-        classes: Sequence[str],
-        checksum: str = "",
+        self, samples: Sequence[Sample], classes: Sequence[str], checksum: str = ""
     ) -> None:
-        self.names, self.batch = list(names), batch
-        self.classes, self.checksum = tuple(classes), checksum
-        if len(self.names) != len(batch):
-            raise ValueError(f"there are {len(self.names)} names for {len(batch)} clouds")
+        self.samples, self.classes, self.checksum = list(samples), tuple(classes), checksum
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.samples)
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
         """Cloud ``index``."""
-        b = self.batch
-        features = None if b.features is None else b.features[index]
-        category = None if b.category is None else int(b.category[index])
-        return Sample(self.names[index], b.pos[index], b.label[index], features, category)
+        return self.samples[index]
 
 
 class Subset(Samples):
@@ -222,13 +205,9 @@ def pick_points(sample: Sample, count: int, generator: torch.Generator) -> Sampl
     """
     n = len(sample.pos)
     if n > count:
-        rows = torch.randperm(n, generator=generator)[:count]
-    else:
-        more = torch.randint(n, (count - n,), generator=generator)
-        rows = torch.cat((torch.arange(n), more))
-    label = sample.label
-    if label.dim():
-        label = label[rows]
-        label[n:] = IGNORE
-    features = None if sample.features is None else sample.features[rows]
-    return replace(sample, pos=sample.pos[rows], label=label, features=features)
+        return sample.select(torch.randperm(n, generator=generator)[:count])
+    more = torch.randint(n, (count - n,), generator=generator)
+    picked = sample.select(torch.cat((torch.arange(n), more)))
+    if picked.label.dim():
+        picked.label[n:] = IGNORE
+    return picked

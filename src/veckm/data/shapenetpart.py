@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
-from veckm.data.cache import cached, checksum, read_arrays
+from veckm.data.reading import Release, check_files, check_labels, read_arrays, read_table
 from veckm.data.samples import Sample, Stored
-from veckm.data.tables import Draw, check_files, check_labels, read_table, stored
-from veckm.progress import bar
 
 #: The project, and the release with normals.
 PAGE = "https://cs.stanford.edu/~ericyi/project_page/part_annotation"
@@ -74,21 +73,22 @@ def read_shapenetpart(
     folder = Path(folder)
     if split not in _SPLITS:
         raise ValueError(f"split must be one of {', '.join(_SPLITS)}, got {split!r}")
-    draw, splits = Draw(points, normals, seed, repeat), _SPLITS[split]
-    synsets = _synsets(folder)
-    arrays = sorted(folder.glob("*_*.npz"))
-    lists, files = ([], arrays) if arrays else _listed(folder, splits, synsets)
-    total = checksum(folder, [folder / "synsetoffset2category.txt", *lists, *files])
-    key = {"checksum": total, "split": split, "points": points, "normals": normals}
-    key |= {"repeat": repeat, "seed": seed, "format": 3}
-    items = _read_npz(files, synsets, splits) if arrays else _read_text(files, synsets)
-    packed = cached(cache, f"shapenetpart-{split}", key, lambda: draw.pack(items))
-    return stored(packed, _NAMES, total)
+    synset_file = folder / "synsetoffset2category.txt"
+    synsets = _synsets(synset_file)
+    if files := sorted(folder.glob("*_*.npz")):
+        read = partial(_read_npz, synsets, _SPLITS[split])
+        found = Release(folder, files, [synset_file], _NAMES, read)
+    else:
+        of_splits = [f"train_test_split/shuffled_{s}_file_list.json" for s in _SPLITS[split]]
+        lists = [folder / name for name in of_splits]
+        files = check_files([f for path in lists for f in _listed(path, synsets)], TEXT_PAGE)
+        found = Release(folder, files, [synset_file, *lists], _NAMES, partial(_read_text, synsets))
+    name = f"shapenetpart-{split}"
+    return found.load(name, cache, points=points, normals=normals, seed=seed, repeat=repeat)
 
 
-def _synsets(folder: Path) -> dict[str, int]:
+def _synsets(path: Path) -> dict[str, int]:
     """From synset to the number of the category."""
-    path = folder / "synsetoffset2category.txt"
     if not path.is_file():
         raise FileNotFoundError(
             f"{path}: is not there; get the release with normals from {TEXT_PAGE} (the project is "
@@ -104,54 +104,32 @@ def _synsets(folder: Path) -> dict[str, int]:
     return found
 
 
-def _listed(
-    folder: Path, splits: tuple[str, ...], synsets: dict[str, int]
-) -> tuple[list[Path], list[Path]]:
-    """The lists of some splits, and the files that they name."""
-    lists = [folder / "train_test_split" / f"shuffled_{split}_file_list.json" for split in splits]
-    files = []
-    for path in lists:
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: is not there, and no *.npz; get it from {TEXT_PAGE}")
-        for entry in json.loads(path.read_text()):
-            synset, name = str(entry).split("/")[-2:]
-            if synset not in synsets:
-                raise ValueError(f"{path}: names the synset {synset}, which no category has")
-            files.append(folder / synset / f"{name}.txt")
-    if not files:
-        raise ValueError(f"{lists[0]}: is empty")
-    return lists, check_files(files, TEXT_PAGE)
-
-
-def _read_text(files: list[Path], synsets: dict[str, int]) -> Iterator[tuple[Path, Sample]]:
-    with bar(len(files), "objects") as advance:
-        for path in files:
-            table, category = read_table(path, 7), synsets[path.parent.name]
-            normal = table[:, 3:6]
-            yield path, _sample(path, path.stem, table[:, :3], table[:, 6], normal, category)
-            advance()
-
-
-def _read_npz(
-    files: list[Path], synsets: dict[str, int], splits: tuple[str, ...]
-) -> Iterator[tuple[Path, Sample]]:
-    count = 0
-    for path in files:
-        synset = path.stem.partition("_")[0]
+def _listed(path: Path, synsets: dict[str, int]) -> Iterator[Path]:
+    """The files that a list names."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: is not there, and no *.npz; get it from {TEXT_PAGE}")
+    for entry in json.loads(path.read_text()):
+        synset, name = str(entry).split("/")[-2:]
         if synset not in synsets:
-            example = f"{next(iter(synsets))}_"
-            raise ValueError(f"{path}: its name must begin with a synset, such as {example}")
-        held = read_arrays(path)
-        if not {"xyz", "part", "split", "id"} <= set(held):
-            raise ValueError(f"{path}: must have xyz, part, split and id; it has {', '.join(held)}")
-        for i in np.flatnonzero(np.isin(held["split"], splits)):
-            normal = held["normal"][i] if "normal" in held else None
-            xyz, part = held["xyz"][i], held["part"][i]
-            name, category = str(held["id"][i]), synsets[synset]
-            yield path, _sample(path, name, xyz, part, normal, category)
-            count += 1
-    if not count:
-        raise ValueError(f"{files[0].parent}: has no object of the split {'+'.join(splits)}")
+            raise ValueError(f"{path}: names the synset {synset}, which no category has")
+        yield path.parent.parent / synset / f"{name}.txt"
+
+
+def _read_text(synsets: dict[str, int], path: Path) -> Iterator[Sample]:
+    xyz, normal, part = np.split(read_table(path, 7), (3, 6), axis=1)
+    yield _sample(path, path.stem, xyz, part[:, 0], normal, synsets[path.parent.name])
+
+
+def _read_npz(synsets: dict[str, int], splits: tuple[str, ...], path: Path) -> Iterator[Sample]:
+    synset = path.stem.partition("_")[0]
+    if synset not in synsets:
+        example = f"{next(iter(synsets))}_"
+        raise ValueError(f"{path}: its name must begin with a synset, such as {example}")
+    held = read_arrays(path, "xyz", "part", "split", "id")
+    for i in np.flatnonzero(np.isin(held["split"], splits)):
+        normal = held["normal"][i] if "normal" in held else None
+        name, xyz, part = str(held["id"][i]), held["xyz"][i], held["part"][i]
+        yield _sample(path, name, xyz, part, normal, synsets[synset])
 
 
 def _sample(

@@ -1,0 +1,215 @@
+"""What the readers of datasets share: a cache, tables of text, checks that name the file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veckm.data.samples import Sample, Stored, collate, generator_of, pick_points
+from veckm.inputs import check_count
+from veckm.io.atomic import writing
+from veckm.progress import bar
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Release:
+    """The objects of a dataset's split, as found in a folder.
+
+    Attributes:
+        folder: the folder.
+        files: the files with points.
+        lists: other files that the result depends on.
+        classes: the names of the labels.
+        read: the objects of a file, with the normals as features.
+        in_unit_ball: whether the objects are in the unit ball already.
+    """
+
+    folder: Path
+    files: list[Path]
+    lists: list[Path]
+    classes: tuple[str, ...]
+    read: Callable[[Path], Iterable[Sample]]
+    in_unit_ball: bool = False
+
+    def load(
+        self,
+        name: str,
+        cache: str | Path | None,
+        *,
+        points: int,
+        normals: bool,
+        seed: int,
+        repeat: bool = False,
+    ) -> Stored:
+        """All objects with equally many points, kept in the cache under ``name``."""
+        check_count(points, "points")
+        total = checksum(self.folder, [*self.files, *self.lists])
+        key = {"checksum": total, "points": points, "normals": normals, "seed": seed}
+
+        def pack() -> Arrays:
+            drawn = []
+            with bar(len(self.files), "files") as advance:
+                for path in self.files:
+                    for sample in self.read(path):
+                        _check_object(path, sample, points, normals, repeat)
+                        drawn.append(self._pick(sample, points, normals, seed))
+                    advance()
+            if not drawn:
+                raise ValueError(f"{self.folder}: has no object of this split")
+            fields = {k: t.numpy() for k, t in vars(collate(drawn)).items() if t is not None}
+            return {"name": np.array([sample.name for sample in drawn]), **fields}
+
+        arrays = cached(cache, name, {**key, "repeat": repeat, "format": 4}, pack)
+        fields = {k: torch.from_numpy(a).unbind() for k, a in arrays.items() if k != "name"}
+        if "category" in fields:
+            fields["category"] = arrays["category"].tolist()
+        samples = [
+            Sample(str(name), **{k: column[i] for k, column in fields.items()})  # type: ignore[arg-type]
+            for i, name in enumerate(arrays["name"])
+        ]
+        return Stored(samples, self.classes, total)
+
+    def _pick(self, sample: Sample, points: int, normals: bool, seed: int) -> Sample:
+        features = sample.features.float() if normals and sample.features is not None else None
+        sample = replace(sample, features=features)
+        drawn = pick_points(sample, points, generator_of(seed, sample.name))
+        return replace(drawn, pos=drawn.pos.float() if self.in_unit_ball else _unit_ball(drawn.pos))
+
+
+def _check_object(path: Path, sample: Sample, points: int, normals: bool, repeat: bool) -> None:
+    pos, found = sample.pos, len(sample.pos)
+    if pos.dim() != 2 or pos.shape[1] != 3:
+        raise ValueError(f"{path}: {sample.name} has shape {tuple(pos.shape)}, not (N, 3)")
+    if not bool(pos.isfinite().all()):
+        raise ValueError(f"{path}: {sample.name} has NaN or infinite coordinates")
+    if normals and (sample.features is None or sample.features.shape != pos.shape):
+        raise ValueError(f"{path}: has no normals of its points; leave normals out")
+    if found < points and not repeat:
+        hint = ", or take some twice with repeat=True (--repeat)" if sample.label.dim() else ""
+        raise ValueError(
+            f"{path}: has {found} points, fewer than the {points} asked for; ask for at most "
+            f"{found}{hint}"
+        )
+
+
+def _unit_ball(pos: Tensor) -> Tensor:  # (N, 3) to (N, 3) float32
+    """Centered at the mean, with the farthest point at distance one."""
+    pos = pos.double() - pos.double().mean(0)
+    return (pos / (float(pos.norm(dim=-1).max()) or 1.0)).float()
+
+
+def checksum(folder: Path, files: Iterable[Path]) -> str:
+    """A digest of the names below ``folder`` and the sizes of files: quick, and finds most changes.
+
+    A file whose numbers changed but not its length is not found.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(folder).as_posix()}\t{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def cached(
+    folder: str | Path | None, name: str, key: Mapping[str, object], make: Callable[[], Arrays]
+) -> Arrays:
+    """What ``make`` returns, kept as ``NAME-DIGEST.npz`` with a digest of the key.
+
+    Args:
+        folder: where it is kept, created if it does not exist; None to make it every time.
+        name: the beginning of the file's name.
+        key: all that the arrays depend on. A change is another file.
+        make: reads and checks; if it raises, nothing is left behind.
+    """
+    if folder is None:
+        return make()
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    path = Path(folder) / f"{name}-{digest}.npz"
+    if path.is_file():
+        try:
+            return read_arrays(path)
+        except ValueError:
+            pass  # truncated or damaged: make it again
+    arrays = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    return arrays
+
+
+def read_arrays(path: Path, *names: str) -> Arrays:
+    """The arrays of a ``.npz`` file, or that of a ``.npy`` file as ``array``.
+
+    Raises:
+        ValueError: if the file is broken, or has not all of the arrays ``names``.
+    """
+    with path.open("rb") as file:
+        try:
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    if not set(names) <= set(arrays):
+        raise ValueError(f"{path}: must have {', '.join(names)}; it has {', '.join(arrays)}")
+    return arrays
+
+
+def read_table(path: Path, columns: int) -> np.ndarray:  # (N, columns) float64
+    """The numbers of a text file, separated by spaces or commas."""
+    data = path.read_bytes().replace(b",", b" ")
+    try:
+        table = np.array(data.split(), dtype=np.float64).reshape(-1, columns)
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: is not a table of numbers with {columns} columns"
+            f"{_first_wrong(data, columns)}: {error}"
+        ) from error
+    if not len(table):
+        raise ValueError(f"{path}: is empty")
+    bad = np.flatnonzero(~np.isfinite(table).all(1))
+    if len(bad):
+        raise ValueError(f"{path}: has NaN or infinite values, the first in line {bad[0] + 1}")
+    return table
+
+
+def _first_wrong(data: bytes, columns: int) -> str:
+    """The first line with another number of columns, or with words."""
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            if len([float(word) for word in line.split()]) in (0, columns):
+                continue
+        except ValueError:
+            pass
+        return f", line {number} is {line[:80].decode('latin-1')!r}"
+    return ""
+
+
+def check_labels(path: Path, label: np.ndarray, count: int, first: int = 0) -> None:
+    """Raise unless all labels are whole numbers from ``first``, of which there are ``count``."""
+    wrong = np.flatnonzero((label != np.floor(label)) | (label < first) | (label >= first + count))
+    if len(wrong):
+        raise ValueError(
+            f"{path}: has the label {label.reshape(-1)[wrong[0]]} at {wrong[0]}; labels are whole "
+            f"numbers from {first} to {first + count - 1}"
+        )
+
+
+def check_files(files: list[Path], page: str) -> list[Path]:
+    """The files if all are there; otherwise an error with the first missing and where to get it."""
+    missing = [path for path in files if not path.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{missing[0]}: is not there, nor are {len(missing) - 1} others of {len(files)} that "
+            f"the lists name; get them from {page}"
+        )
+    return files
