@@ -19,11 +19,10 @@ from torch import Tensor
 
 from experiments.jets import jet_normals
 from veckm import io
-from veckm.data.meshes import Mesh
 from veckm.data.pcpnet import PCPNet
-from veckm.data.protocol import SETS, LabeledCloud, Surface, make_cloud
+from veckm.data.protocol import SETS, LabeledCloud, make_cloud
 from veckm.data.random_solids import random_surface
-from veckm.data.shapes import Shape
+from veckm.data.sampling import Density, Seed, Shape, Surface, make_generator, uniform
 from veckm.data.solids import Solid
 from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.estimate import estimate
@@ -200,7 +199,7 @@ def fingerprint(net: NormalNet) -> str:
 
 
 def in_all_sets(
-    sources: Mapping[str, Mesh | Surface], n: int = 100_000, evaluated: int = 5_000
+    sources: Mapping[str, Surface], n: int = 100_000, evaluated: int = 5_000
 ) -> Iterator[LabeledCloud]:
     """Every source in the six sets. A cloud depends on its name, not on what else there is."""
     for name, source in sources.items():
@@ -212,6 +211,27 @@ def procedural(count: int) -> dict[str, Solid]:
     """Surfaces that training does not see."""
     seeds = range(FIRST_SEED, FIRST_SEED + count)
     return {f"surface {seed}": random_surface(seed) for seed in seeds}
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Surface):
+    """The points of a shape, of which samples are taken; uneven density leaves about half."""
+
+    shape: Shape
+
+    def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
+        generator, kept = make_generator(seed), self.shape
+        if density is not None:
+            kept = kept[uniform(generator, len(kept.pos)).to(kept.pos) < density(kept.pos)]
+        if len(kept.pos) < n:
+            raise ValueError(
+                f"the shape has {len(self.shape.pos)} points, of which {len(kept.pos)} are left at "
+                f"this density, fewer than n = {n}; sample it more densely or pass a smaller n"
+            )
+        return kept[torch.randperm(len(kept.pos), generator=generator)[:n]]
+
+    def extent(self, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        return self.shape.pos
 
 
 def pcpnet_clouds(
@@ -243,7 +263,7 @@ def pcpnet_clouds(
         few = max(1, int(_UNEVEN * len(shape.pos)))
         for key in SETS:
             n = few if key in ("stripe", "gradient") else len(shape.pos)
-            yield make_cloud(shape, key, _seed(path.stem), n, evaluated, path.stem)
+            yield make_cloud(Points(shape), key, _seed(path.stem), n, evaluated, path.stem)
 
 
 def _seed(name: str) -> int:

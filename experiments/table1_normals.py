@@ -29,16 +29,16 @@ from experiments.table1.pages import page, save
 from experiments.table1.paper import LocalEncoder, unit_ball
 from experiments.table1.rows import QUICK, Options, Row, RowName, contenders, layers_row, row_of
 from experiments.table1.training import evaluate, train
-from veckm.data.meshes import Mesh
-from veckm.data.protocol import SETS, LabeledCloud, Surface, load_meshes, make_cloud
+from veckm.data.meshes import Mesh, load_meshes
+from veckm.data.protocol import SETS, LabeledCloud, make_cloud
 from veckm.data.random_solids import random_surface
+from veckm.data.sampling import Surface
 from veckm.data.shapes import statue
 
-Source = Mesh | Surface
 NOISY = ("none", "low", "med", "high")  # PCPNet trains on these four, never on uneven density
 
 
-def sources(options: Options) -> tuple[Sequence[Source], Sequence[Source]]:
+def sources(options: Options) -> tuple[Sequence[Surface], Sequence[Surface]]:
     """Shapes to train on and others to test on."""
     folder = options.meshes
     if folder is None:
@@ -65,7 +65,7 @@ def make_clouds(options: Options) -> tuple[list[LabeledCloud], list[LabeledCloud
     """The training clouds, in the unit ball already, and the test clouds as they come."""
     train_on, test_on = sources(options)
 
-    def made(shapes: Iterable[Source], sets: Sequence[str], seed: int) -> list[LabeledCloud]:
+    def made(shapes: Iterable[Surface], sets: Sequence[str], seed: int) -> list[LabeledCloud]:
         return [
             make_cloud(shape, name, seed + k, options.points, options.evaluated)
             for k, shape in enumerate(shapes)

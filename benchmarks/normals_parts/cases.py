@@ -29,7 +29,8 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from benchmarks import harness
-from veckm.data.protocol import LabeledCloud, load_meshes
+from veckm.data.meshes import load_meshes
+from veckm.data.protocol import LabeledCloud
 from veckm.tasks.normals import load
 from veckm.tasks.normals.estimate import shipped
 from veckm.tasks.normals.network import NormalNet

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from veckm.data.meshes import Mesh, normalize, read_mesh, sample_mesh
+from veckm.data.corrupt import diagonal
+from veckm.data.meshes import Mesh, load_meshes, read_mesh
 
 CORNERS = [(0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.5, 1.5)]
 # A pyramid: a square base and four sides.
@@ -199,7 +200,7 @@ def test_a_missing_file_is_the_usual_error(tmp_path: Path) -> None:
 
 def test_normalized_meshes_are_centered_with_a_box_of_diagonal_one() -> None:
     stray = torch.cat((pyramid().vertices * 30 + 1000, torch.tensor([[1e9, 0.0, 0.0]]).double()))
-    mesh = normalize(Mesh(stray, pyramid().faces))
+    mesh = Mesh(stray, pyramid().faces).normalized()
     used = mesh.vertices[:5]
     torch.testing.assert_close(used.amax(0), -used.amin(0))
     assert float((used.amax(0) - used.amin(0)).norm()) == pytest.approx(1)
@@ -213,7 +214,7 @@ def areas(mesh: Mesh) -> Tensor:
 
 def test_samples_are_even_by_area_and_have_the_normals_of_their_faces() -> None:
     mesh, n = pyramid(), 40_000
-    shape = sample_mesh(mesh, n, seed=1)
+    shape = mesh.sample(n, seed=1)
     base = shape.normal[:, 2] == -1
     share = float(areas(mesh)[:2].sum() / areas(mesh).sum())
     assert float(base.double().mean()) == pytest.approx(share, abs=4 * (share / n) ** 0.5)
@@ -233,28 +234,28 @@ def test_samples_are_even_by_area_and_have_the_normals_of_their_faces() -> None:
 def test_faces_without_area_are_left_out() -> None:
     faces = torch.cat((torch.tensor([[0, 0, 1], [2, 2, 2]]), pyramid().faces))
     flat = Mesh(pyramid().vertices, torch.cat((faces, torch.tensor([[4, 4, 4]]))))
-    shape = sample_mesh(flat, 5000)
+    shape = flat.sample(5000)
     torch.testing.assert_close(shape.normal.norm(dim=-1), torch.ones(5000))
     with pytest.raises(ValueError, match="has no area: none of its 2 faces"):
-        sample_mesh(Mesh(pyramid().vertices, faces[:2]), 10)
+        Mesh(pyramid().vertices, faces[:2]).sample(10)
 
 
 def test_a_density_thins_and_the_number_of_points_stays() -> None:
     def density(x: Tensor) -> Tensor:
         return torch.where(x[:, 0] < 1, 1.0, 0.25)
 
-    shape = sample_mesh(pyramid(), 20_000, seed=2, density=density)
+    shape = pyramid().sample(20_000, seed=2, density=density)
     assert shape.pos.shape == (20_000, 3)
     base = shape.pos[shape.pos[:, 2] == 0][:, 0]
     assert float((base < 1).double().mean()) == pytest.approx(0.8, abs=0.02)
     with pytest.raises(ValueError, match=r"a density must be in \(0, 1\], got 2\.0 to 2\.0"):
-        sample_mesh(pyramid(), 10, density=lambda x: torch.full((len(x),), 2.0))
+        pyramid().sample(10, density=lambda x: torch.full((len(x),), 2.0))
     with pytest.raises(ValueError, match="the density is too low"):
-        sample_mesh(pyramid(), 10, density=lambda x: torch.zeros(len(x)))
+        pyramid().sample(10, density=lambda x: torch.zeros(len(x)))
 
 
 def test_the_same_seed_gives_the_same_points() -> None:
-    first, again, other = (sample_mesh(pyramid(), 100, seed).pos for seed in (3, 3, 4))
+    first, again, other = (pyramid().sample(100, seed).pos for seed in (3, 3, 4))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -273,13 +274,25 @@ def test_a_mesh_checks_its_parts(vertices: Tensor, faces: Tensor, message: str) 
         Mesh(vertices, faces)
 
 
+def test_meshes_of_a_folder_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b.off", "a.off", "c.OFF"):
+        (tmp_path / name).write_text("OFF\n3 1 0\n0 0 0\n4 0 0\n0 3 0\n3 0 1 2\n")
+    (tmp_path / "notes.txt").write_text("not a mesh")
+    meshes = load_meshes(tmp_path)
+    assert list(meshes) == ["a", "b", "c"]
+    assert diagonal(meshes["a"].vertices) == pytest.approx(1)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="has no meshes"):
+        load_meshes(tmp_path / "empty")
+
+
 @pytest.mark.data
 def test_real_meshes_are_read_whole_and_closed(shared_data: Path) -> None:
     paths = sorted(shared_data.glob("meshes/val/*.ply"))
     if not paths:
         pytest.skip(f"no meshes under {shared_data / 'meshes/val'}")
     for path in paths:
-        mesh = normalize(read_mesh(path))
+        mesh = read_mesh(path).normalized()
         a, b, c = mesh.vertices[mesh.faces].unbind(1)
         # The area vectors of a closed surface add up to zero, and the volume is positive outward.
         total = torch.linalg.cross(b - a, c - a).sum(0)

@@ -64,8 +64,8 @@ every = pytest.mark.parametrize("solid", SOLIDS.values(), ids=SOLIDS.keys())
 
 def visible(solid: Solid, m: int = 400) -> tuple[Tensor, Tensor, Tensor]:
     """Points, normals and curvatures of candidates that are on the surface."""
-    samples = solid.draw(m, torch.Generator().manual_seed(5))
-    pos = samples.pos[samples.weight > 0]
+    pos, area = solid.draw(m, torch.Generator().manual_seed(5))
+    pos = pos[area > 0]
     assert len(pos) > m / 10
     return pos, *solid.differentiate(pos)
 

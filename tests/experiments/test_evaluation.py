@@ -14,6 +14,7 @@ from experiments.evaluation import (
     OURS,
     UNTRAINED,
     Estimator,
+    Points,
     Score,
     Scores,
     best_of,
@@ -222,3 +223,15 @@ def test_the_real_shapes_are_enough_for_all_sets(shared_data: Path) -> None:
     found = list(pcpnet_clouds(shared_data / "pcpnet"))
     assert len(found) == 18
     assert {len(cloud.pos) for cloud in found} == {100_000, 40_000}
+
+
+def test_the_points_of_a_shape_are_taken_as_they_are() -> None:
+    shape = shapes.torus(3000)
+    cloud = make_cloud(Points(shape), "none", n=3000)
+    assert {tuple(p) for p in cloud.pos.tolist()} == {tuple(p) for p in shape.pos.tolist()}
+    thin = make_cloud(Points(shape), "gradient", n=1000)
+    assert len(thin.pos) == len(thin.normal) == 1000
+    ring = thin.pos - thin.normal * 0.3
+    torch.testing.assert_close(ring.norm(dim=-1), torch.full((1000,), 0.7))
+    with pytest.raises(ValueError, match=r"3000 points, of which \d+ are left .* n = 3000"):
+        make_cloud(Points(shape), "stripe", n=3000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veckm import __version__
 from veckm.cli.verb import Verb
-from veckm.data.protocol import load_meshes
+from veckm.data.meshes import load_meshes
 from veckm.tasks.normals import save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.network import NormalNet

@@ -7,10 +7,10 @@ on disk.
 from veckm.data import shapes
 from veckm.data.augment import Augment
 from veckm.data.corrupt import add_noise, gradient_density, stripe_density
-from veckm.data.meshes import Mesh, normalize, read_mesh, sample_mesh
+from veckm.data.meshes import Mesh, load_meshes, read_mesh
 from veckm.data.modelnet import read_modelnet
 from veckm.data.pcpnet import PCPNet
-from veckm.data.protocol import SETS, LabeledCloud, load_meshes, make_cloud
+from veckm.data.protocol import SETS, LabeledCloud, make_cloud
 from veckm.data.random_solids import random_shape, random_surface
 from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import read_s3dis
@@ -36,14 +36,12 @@ __all__ = [
     "hold_out",
     "load_meshes",
     "make_cloud",
-    "normalize",
     "random_shape",
     "random_surface",
     "read_mesh",
     "read_modelnet",
     "read_s3dis",
     "read_shapenetpart",
-    "sample_mesh",
     "shapes",
     "stripe_density",
 ]

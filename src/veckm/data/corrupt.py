@@ -8,10 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from veckm.data.sampling import Seed, directions, gaussian, make_generator, uniform
-
-#: The fraction of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
-Density = Callable[[Tensor], Tensor]
+from veckm.data.sampling import Density, Seed, directions, gaussian, make_generator, uniform
 
 
 def diagonal(

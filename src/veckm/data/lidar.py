@@ -14,9 +14,9 @@ from veckm.data.sampling import (
     Shape,
     finish,
     gaussian,
+    make_generator,
     uniform,
 )
-from veckm.data.solids import cpu_generator
 from veckm.inputs import check_count
 
 RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters
@@ -56,7 +56,7 @@ def lidar(
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = cpu_generator(seed), check_count(n, "n")
+    generator, n = make_generator(seed), check_count(n, "n")
     check_count(beams, "beams")
     street = make_street(scene)
     distance, _ = street.cast(*_rays(0.0, 2 * torch.pi / 90 * torch.arange(90), beams))

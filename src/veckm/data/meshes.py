@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import Density, diagonal
+from veckm.data.corrupt import diagonal
 from veckm.data.sampling import (
+    Density,
     Seed,
     Shape,
+    Surface,
     collect,
     finish,
     make_generator,
@@ -21,11 +24,9 @@ from veckm.data.sampling import (
 from veckm.inputs import check_count
 from veckm.io.meshes import SUFFIXES, read_triangles
 
-__all__ = ["SUFFIXES", "Mesh", "normalize", "read_mesh", "sample_mesh"]
-
 
 @dataclass(frozen=True, eq=False)
-class Mesh:
+class Mesh(Surface):
     """Triangles, whose vertices are counterclockwise seen from outside.
 
     Shapes:
@@ -54,58 +55,54 @@ class Mesh:
                 f"but there are {len(self.vertices)}"
             )
 
+    @cached_property
+    def _cross(self) -> Tensor:  # (F, 3)
+        corners = self.vertices[self.faces]
+        edges = corners[:, 1:] - corners[:, :1]
+        cross: Tensor = torch.linalg.cross(edges[:, 0], edges[:, 1])
+        return cross
 
-def normalize(mesh: Mesh) -> Mesh:
-    """The mesh centered at the origin and scaled so that the diagonal of its bounding box is 1.
+    @cached_property
+    def areas(self) -> Tensor:  # (F,)
+        """The area of every face."""
+        return self._cross.norm(dim=-1) / 2
 
-    Vertices that no face uses are ignored.
-    """
-    used = mesh.vertices[mesh.faces.reshape(-1)]
-    if not len(used) or diagonal(used) == 0:
-        raise ValueError("the mesh has no size: all its vertices are the same point")
-    center = (used.amax(0) + used.amin(0)) / 2
-    return Mesh((mesh.vertices - center) / diagonal(used), mesh.faces)
-
-
-def sample_mesh(mesh: Mesh, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-    r"""Sample n points of a mesh, uniformly by area, with the normals of their faces.
-
-    .. math:: x = p_0 + a (p_1 - p_0) + b (p_2 - p_0), \qquad a + b \le 1
-
-    Faces without area are ignored.
-
-    Args:
-        mesh: the mesh; it should be near the origin (:func:`normalize`), since the points are
-            float32.
-        n: number of points.
-        seed: an int or a torch.Generator.
-        density: probability of keeping a point, (M, 3) -> (M,) in (0, 1]; the result has n points
-            all the same.
-
-    Shapes:
-        - pos, normal: (n, 3)
-    """
-    generator, n = make_generator(seed), check_count(n, "n")
-    corners = mesh.vertices[mesh.faces]  # (F, 3, 3)
-    first, edges = corners[:, 0], corners[:, 1:] - corners[:, :1]
-    cross = torch.linalg.cross(edges[:, 0], edges[:, 1])
-    area: Tensor = torch.linalg.vector_norm(cross, dim=-1)  # (F,), twice the area
-    if not bool((area > 0).any()):
-        raise ValueError(f"the mesh has no area: none of its {len(area)} faces has any")
-    first, edges, cross, area = (t[area > 0] for t in (first, edges, cross, area))
-    normal = cross / area.unsqueeze(-1)
-
-    def trial(m: int) -> tuple[Tensor, Tensor]:
-        face = pick(area, uniform(generator, m).cpu())
-        ab = uniform(generator, m, 2).cpu()
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # (m, 3), (m,)
+        """m points, uniform by area, and the faces that they are on; never one without area."""
+        face = pick(self.areas, uniform(generator, m))
+        ab = uniform(generator, m, 2)
         ab = torch.where(ab.sum(-1, keepdim=True) > 1, 1 - ab, ab)  # the other half, folded over
-        pos = first[face] + (ab.unsqueeze(-1) * edges[face]).sum(1)
-        if density is None:
-            return pos, normal[face]
-        keep = uniform(generator, m).cpu() < _checked(density(pos))
-        return pos[keep], normal[face[keep]]
+        corners = self.vertices[self.faces[face]]
+        edges = corners[:, 1:] - corners[:, :1]
+        return corners[:, 0] + (ab.unsqueeze(-1) * edges).sum(1), face
 
-    return finish(*(t.to(generator.device) for t in collect(n, trial)))
+    def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
+        generator, n = make_generator(seed), check_count(n, "n")
+        if not bool((self.areas > 0).any()):
+            raise ValueError(f"the mesh has no area: none of its {len(self.faces)} faces has any")
+
+        def trial(m: int) -> tuple[Tensor, Tensor]:
+            pos, face = self.draw(m, generator)
+            if density is not None:
+                keep = uniform(generator, m) < _checked(density(pos))
+                pos, face = pos[keep], face[keep]
+            return pos, torch.nn.functional.normalize(self._cross[face], dim=-1, eps=0)
+
+        return finish(*collect(n, trial, 1 << 17, "the density is too low"))
+
+    def extent(self, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        return self.vertices[self.faces.reshape(-1)]
+
+    def normalized(self) -> Mesh:
+        """Centered at the origin and scaled so that the diagonal of its bounding box is 1.
+
+        Points are float32, which is most exact there. Vertices that no face uses are ignored.
+        """
+        used = self.vertices[self.faces.reshape(-1)]
+        if not len(used) or diagonal(used) == 0:
+            raise ValueError("the mesh has no size: all its vertices are the same point")
+        center = (used.amax(0) + used.amin(0)) / 2
+        return Mesh((self.vertices - center) / diagonal(used), self.faces)
 
 
 def _checked(share: Tensor) -> Tensor:
@@ -126,3 +123,11 @@ def read_mesh(path: str | Path) -> Mesh:
     """
     vertices, faces = read_triangles(Path(path))
     return Mesh(torch.from_numpy(vertices), torch.from_numpy(faces))
+
+
+def load_meshes(folder: str | Path) -> dict[str, Mesh]:
+    """All meshes of a folder by the names of their files, sorted by name, normalized."""
+    paths = sorted(path for path in Path(folder).glob("*") if path.suffix.lower() in SUFFIXES)
+    if not paths:
+        raise FileNotFoundError(f"{folder}: has no meshes ({' '.join(SUFFIXES)})")
+    return {path.stem: read_mesh(path).normalized() for path in paths}

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from veckm.data.meshes import read_mesh, sample_mesh
+from veckm.data.meshes import read_mesh
 from veckm.data.reading import (
     Arrays,
     Release,
@@ -129,7 +129,7 @@ def _lines(path: Path) -> tuple[str, ...]:
 
 def _read_mesh(classes: _Classes, points: int, seed: int, path: Path) -> Iterator[Sample]:
     try:
-        shape = sample_mesh(read_mesh(path), points, generator_of(seed, path.stem))
+        shape = read_mesh(path).sample(points, generator_of(seed, path.stem))
     except ValueError as error:
         message = str(error)
         raise ValueError(message if str(path) in message else f"{path}: {message}") from error

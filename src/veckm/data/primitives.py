@@ -15,11 +15,12 @@ import torch
 from scipy.spatial import ConvexHull, QhullError
 from torch import Tensor
 
-from veckm.data.sampling import directions, pick, triangle_weights, uniform
-from veckm.data.solids import RejectionSampled, Solid, SurfaceSamples
+from veckm.data.meshes import Mesh
+from veckm.data.sampling import directions, pick, uniform
+from veckm.data.solids import Solid
 
 
-class StarShaped(RejectionSampled):
+class StarShaped(Solid):
     r"""A solid that every ray from the origin leaves once.
 
     .. math:: x = u / G(u), \qquad f = \log G, \qquad
@@ -28,15 +29,19 @@ class StarShaped(RejectionSampled):
     where the level f is the log of a gauge G, with G(s x) = s G(x).
     """
 
-    @property
-    def domain(self) -> float:
-        return 4 * math.pi
-
-    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         u, spread = self.rays(directions(generator, m))
-        radius = (-self.level(u)).exp()
-        slope = self.gradient(u).norm(dim=-1)
-        return SurfaceSamples(radius.unsqueeze(-1) * u, radius.square() * slope * spread)
+        pos, _, area = self.at(u)
+        return pos, 4 * math.pi * area * spread / m
+
+    def at(
+        self,
+        u: Tensor,  # (N, 3) unit
+    ) -> tuple[Tensor, Tensor, Tensor]:  # (N, 3), (N, 3), (N,)
+        """The points along rays from the origin, their normals, and the area per solid angle."""
+        radius, gradient = (-self.level(u)).exp(), self.gradient(u)
+        slope = gradient.norm(dim=-1)
+        return radius.unsqueeze(-1) * u, gradient / slope.unsqueeze(-1), radius.square() * slope
 
     def rays(
         self,
@@ -144,15 +149,11 @@ class Torus(Solid):
         if not 0 < self.minor <= 1:
             raise ValueError(f"minor must be above 0 and at most 1, got {self.minor}")
 
-    @property
-    def measure(self) -> float:
-        return 4 * math.pi**2 * self.minor * (1 + self.minor)
-
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         theta, phi = 2 * torch.pi * uniform(generator, 2, m)
         radius = 1 + self.minor * phi.cos()  # from the axis: the area is r radius dtheta dphi
         pos = (radius * theta.cos(), radius * theta.sin(), self.minor * phi.sin())
-        return SurfaceSamples(torch.stack(pos, dim=-1), radius / (1 + self.minor))
+        return torch.stack(pos, dim=-1), 4 * math.pi**2 * self.minor * radius / m
 
     def level(self, x: Tensor) -> Tensor:
         return torch.hypot(x[:, :2].norm(dim=-1) - 1, x[:, 2]) - self.minor
@@ -177,11 +178,7 @@ class Frustum(Solid):
         areas = [1.0, self.top**2, (1 + self.top) * slant]
         return math.pi * torch.tensor(areas, dtype=torch.float64)
 
-    @property
-    def measure(self) -> float:
-        return float(self._areas.sum())
-
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         part = pick(self._areas, uniform(generator, m))
         phi, v = 2 * torch.pi * uniform(generator, m), uniform(generator, m)
         # On the side the radius is drawn in proportion to itself, between top and 1.
@@ -190,7 +187,7 @@ class Frustum(Solid):
         side = 1 - 2 * (radius - self.top) / (1 - self.top) if self.top < 1 else 2 * v - 1
         z = torch.where(part == 2, side, 2.0 * part - 1)
         pos = torch.stack((radius * phi.cos(), radius * phi.sin(), z), dim=-1)
-        return SurfaceSamples(pos, torch.ones_like(phi))
+        return pos, (self._areas.sum() / m).expand(m)
 
     def level(self, x: Tensor) -> Tensor:
         radius = (1 + self.top) / 2 - (1 - self.top) / 2 * x[:, 2]
@@ -208,43 +205,30 @@ class Hull(Solid):
     points: Tensor
 
     @cached_property
-    def _faces(self) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3, 3), (F, 3), (F,)
-        """Corners, outward normals and offsets of the triangles."""
+    def _hull(self) -> tuple[Mesh, Tensor]:  # its triangles, (F, 4) their normals and offsets
         try:
             hull = ConvexHull(self.points.numpy())
         except (QhullError, ValueError) as error:
             raise ValueError("a hull needs four points or more that are not in a plane") from error
-        planes = torch.from_numpy(hull.equations)
-        return self.points[torch.from_numpy(hull.simplices).long()], planes[:, :3], planes[:, 3]
+        mesh = Mesh(self.points, torch.from_numpy(hull.simplices).long())
+        return mesh, torch.from_numpy(hull.equations)
 
-    @cached_property
-    def _areas(self) -> Tensor:  # (F,)
-        corners = self._faces[0]
-        edges = corners[:, 1:] - corners[:, :1]
-        area: Tensor = torch.linalg.cross(edges[:, 0], edges[:, 1]).norm(dim=-1) / 2
-        return area
-
-    @property
-    def measure(self) -> float:
-        return float(self._areas.sum())
-
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        corners = self._faces[0][pick(self._areas, uniform(generator, m))]
-        pos = (triangle_weights(generator, m).unsqueeze(-1) * corners).sum(1)
-        return SurfaceSamples(pos, pos.new_ones(m))
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        mesh = self._hull[0]
+        return mesh.draw(m, generator)[0], (mesh.areas.sum() / m).expand(m)
 
     def level(self, x: Tensor) -> Tensor:
         return self._heights(x).amax(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
-        return self._faces[1][self._heights(x).argmax(-1)]
+        return self._hull[1][self._heights(x).argmax(-1), :3]
 
     def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.gradient(x), x.new_zeros(len(x), 3, 3)
 
     def _heights(self, x: Tensor) -> Tensor:  # (N, F)
-        _, normal, offset = self._faces
-        return x @ normal.T + offset
+        planes = self._hull[1]
+        return torch.addmm(planes[:, 3], x, planes[:, :3].T)
 
 
 def prism(sides: int, top: float = 1.0) -> Hull:

@@ -11,8 +11,16 @@ import torch
 from torch import Tensor
 
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, prism
-from veckm.data.sampling import Seed, Shape, directions, gaussian, rotation, uniform
-from veckm.data.solids import Combined, Operation, Solid, cpu_generator
+from veckm.data.sampling import (
+    Seed,
+    Shape,
+    directions,
+    gaussian,
+    make_generator,
+    rotation,
+    uniform,
+)
+from veckm.data.solids import Combined, Operation, Solid
 from veckm.inputs import check_count
 
 
@@ -22,8 +30,8 @@ def random_shape(n: int, seed: Seed = 0) -> Shape:
     Shapes:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
-    generator, n = cpu_generator(seed), check_count(n, "n")
-    return random_surface(generator).sample(n, generator)
+    generator = make_generator(seed)
+    return random_surface(generator).sample(check_count(n, "n"), generator)
 
 
 @torch.inference_mode(False)  # its tensors take part in derivatives
@@ -33,7 +41,7 @@ def random_surface(seed: Seed = 0) -> Solid:
     About half are machine parts, made of several solids joined to and cut out of each other with
     sharp edges; the others are single smooth, wavy or faceted ones.
     """
-    g = cpu_generator(seed)
+    g = make_generator(seed)
     makers = (_machine_part, _machine_part, _machine_part, _wavy, _wavy, _single)
     solid = makers[_choice(g, len(makers))](g)
     matrix = rotation(g) @ torch.diag((0.8 * uniform(g, 3) - 0.4).exp())
@@ -90,13 +98,13 @@ def _machine_part(g: torch.Generator) -> Solid:
     operations: tuple[Operation, ...]
     operations = ("union", "union", "difference", "difference", "intersection")
     for _ in range(1 + _choice(g, 7)):
-        samples = solid.draw(256, g)
-        at = samples.pos[samples.weight > 0][0]
+        pos, area = solid.draw(256, g)
+        at = pos[area > 0][0]
         part = _wavy(g) if _choice(g, 10) == 0 else _single(g)
         part = _place(part, g, 0.1, 0.6, aligned, at)
         combined = Combined(solid, part, operations[_choice(g, 5)])
         # Not where next to nothing is left, or a sliver too thin for any cloud to show.
-        if float((combined.draw(512, g).weight > 0).double().mean()) > 0.3:
+        if float((combined.draw(512, g)[1] > 0).double().mean()) > 0.3:
             solid = combined
     return solid
 

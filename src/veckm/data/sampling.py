@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 Seed = int | torch.Generator
+#: The fraction of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
+Density = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,21 +46,49 @@ class Shape:
         return Shape(self.pos[rows], self.normal[rows], curvature)
 
 
+class Surface(ABC):
+    """What can be sampled again and again: a mesh or a solid."""
+
+    @abstractmethod
+    def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
+        """n points with their normals, uniform by area unless there is a density, in random order.
+
+        Args:
+            n: number of points.
+            seed: an int or a torch.Generator; decides the points, not the surface.
+            density: share of the points to keep at each place, (M, 3) -> (M,) in (0, 1]; there
+                are still n points in the end.
+
+        Shapes:
+            - pos, normal: (n, 3), curvature: (n, 2) of solids
+        """
+
+    def extent(self, generator: torch.Generator) -> Tensor:  # (M, 3)
+        """Points that show how far the surface extends."""
+        return self.sample(2000, generator).pos
+
+
 def make_generator(seed: Seed) -> torch.Generator:
-    """``seed`` itself if it is a generator, else a new generator with that seed on the CPU."""
-    if isinstance(seed, torch.Generator):
+    """A generator on the CPU: ``seed`` itself if it is one, else one with that seed.
+
+    A generator of another device seeds a new one, since clouds are sampled on the CPU.
+    """
+    if not isinstance(seed, torch.Generator):
+        return torch.Generator().manual_seed(seed)
+    if seed.device.type == "cpu":
         return seed
-    return torch.Generator().manual_seed(seed)
+    drawn = torch.randint(2**62, (), generator=seed, device=seed.device)
+    return torch.Generator().manual_seed(int(drawn))
 
 
 def uniform(generator: torch.Generator, *size: int) -> Tensor:
-    """Float64 draws from [0, 1), on the generator's device."""
-    return torch.rand(size, generator=generator, device=generator.device, dtype=torch.float64)
+    """Float64 draws from [0, 1)."""
+    return torch.rand(size, generator=generator, dtype=torch.float64)
 
 
 def gaussian(generator: torch.Generator, *size: int) -> Tensor:
-    """Float64 draws from N(0, 1), on the generator's device."""
-    return torch.randn(size, generator=generator, device=generator.device, dtype=torch.float64)
+    """Float64 draws from N(0, 1)."""
+    return torch.randn(size, generator=generator, dtype=torch.float64)
 
 
 def directions(generator: torch.Generator, n: int) -> Tensor:  # (n, 3) float64
@@ -86,19 +117,9 @@ def pick(
     return torch.searchsorted(total, draws * total[-1], right=True).clamp_max(len(weights) - 1)
 
 
-def triangle_weights(generator: torch.Generator, n: int) -> Tensor:  # (n, 3) float64
-    """Barycentric coordinates of uniform points of a triangle."""
-    ab = uniform(generator, n, 2)
-    ab = torch.where(ab.sum(-1, keepdim=True) > 1, 1 - ab, ab)  # the other half, folded over
-    return torch.cat((1 - ab.sum(-1, keepdim=True), ab), dim=-1)
-
-
 def collect(
-    n: int,
-    trial: Callable[[int], tuple[Tensor, ...]],
-    chunk: int = 1 << 17,
-    otherwise: str = "the density is too low",
-) -> tuple[Tensor, ...]:
+    n: int, trial: Callable[[int], tuple[Tensor, ...]], chunk: int, otherwise: str
+) -> tuple[Tensor, ...]:  # each (n, ...)
     """The first n rows that repeated trials keep: rejection sampling.
 
     Args:
@@ -106,9 +127,6 @@ def collect(
         trial: draws the number of candidates it is given and returns those that it keeps.
         chunk: candidates at a time, so that intermediate results fit into the cache.
         otherwise: the reason given where next to nothing is kept.
-
-    Shapes:
-        - output: as many tensors as a trial returns, each (n, ...)
     """
     parts: list[tuple[Tensor, ...]] = []
     kept = tried = 0

@@ -7,7 +7,7 @@ autograd or a formula gives, so transformed and combined solids have exact ones 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +16,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import Density
 from veckm.data.sampling import (
+    Density,
     Seed,
     Shape,
+    Surface,
     collect,
     finish,
     make_generator,
@@ -32,30 +33,21 @@ Operation = Literal["union", "intersection", "difference"]
 _CHUNK = 1 << 14  # candidates at a time, so that intermediate results stay in the cache
 
 
-@dataclass(frozen=True, eq=False)
-class SurfaceSamples:
-    """Candidates for points of a surface.
-
-    Attributes:
-        pos: (N, 3) float64.
-        weight: (N,) the probability to keep each that makes the kept ones uniform by area.
-    """
-
-    pos: Tensor
-    weight: Tensor
-
-
-class Solid(ABC):
+class Solid(Surface):
     """A body with a surface."""
 
-    @property
     @abstractmethod
-    def measure(self) -> float:
-        """The area that the surface would have if all candidates were kept."""
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # (m, 3), (m,)
+        """m points and the area that each represents; together the area of the surface."""
 
-    @abstractmethod
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        """m candidates; the area is the measure times the mean of their weights."""
+    @cached_property
+    def measure(self) -> float:
+        """The area if all of it were as sparse as where points represent the most.
+
+        Estimated by a trial; where a point represents more, a few points are missing.
+        """
+        _, area = self.draw(4096, torch.Generator().manual_seed(0))
+        return 1.1 * 4096 * float(area.max())
 
     @abstractmethod
     def level(
@@ -65,25 +57,14 @@ class Solid(ABC):
         """Negative inside, positive outside, zero on the surface."""
 
     def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-        """n points of the surface, uniform by area unless there is a density, in random order.
-
-        Args:
-            n: number of points.
-            seed: an int or a torch.Generator; decides the points, not the solid.
-            density: share of the points to keep at each place, (M, 3) -> (M,) in (0, 1]; there
-                are still n points in the end.
-
-        Shapes:
-            - pos, normal: (n, 3), curvature: (n, 2)
-        """
-        generator, n = cpu_generator(seed), check_count(n, "n")
+        generator, n = make_generator(seed), check_count(n, "n")
 
         def trial(m: int) -> tuple[Tensor, ...]:
-            samples = self.draw(m, generator)
-            share = 1.0 if density is None else density(samples.pos)
-            rows = (uniform(generator, m) < samples.weight * share).nonzero().squeeze(-1)
-            rows = rows[torch.randperm(len(rows), generator=generator)]  # the parts come in turn
-            pos = samples.pos[rows]
+            pos, area = self.draw(m, generator)
+            share = 1.0 if density is None else density(pos)
+            keep = uniform(generator, m) < area * (m / self.measure) * share
+            pos = pos[keep]
+            pos = pos[torch.randperm(len(pos), generator=generator)]  # the parts come in turn
             return pos, *self.differentiate(pos)
 
         return finish(*collect(n, trial, _CHUNK, "its parts cut each other away"))
@@ -147,34 +128,8 @@ class Solid(ABC):
         return Combined(self, other, "difference")
 
 
-class RejectionSampled(Solid):
-    """A solid whose candidates represent unequal areas; the largest is estimated by a trial."""
-
-    @property
-    @abstractmethod
-    def domain(self) -> float:
-        """The measure of what candidates are drawn from, such as the solid angle 4 pi."""
-
-    @abstractmethod
-    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        """m candidates, weighted by the area per unit of the domain."""
-
-    @cached_property
-    def _peak(self) -> float:
-        """About the largest weight; where one is above it, a few points are missing."""
-        return 1.1 * float(self.candidates(4096, torch.Generator().manual_seed(0)).weight.max())
-
-    @property
-    def measure(self) -> float:
-        return self.domain * self._peak
-
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        found = self.candidates(m, generator)
-        return SurfaceSamples(found.pos, found.weight / self._peak)
-
-
 @dataclass(frozen=True, eq=False)
-class Transformed(RejectionSampled):
+class Transformed(Solid):
     r"""A solid under an affine map.
 
     .. math:: x' = M x + t, \qquad dA' = |\det M|\, |M^{-T} n|\, dA
@@ -189,15 +144,11 @@ class Transformed(RejectionSampled):
         inverse: Tensor = torch.linalg.inv(self.matrix)
         return inverse
 
-    @property
-    def domain(self) -> float:
-        return self.solid.measure
-
-    def candidates(self, m: int, generator: torch.Generator) -> SurfaceSamples:
-        samples = self.solid.draw(m, generator)
-        normal = torch.nn.functional.normalize(self.solid.gradient(samples.pos), dim=-1)
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        pos, area = self.solid.draw(m, generator)
+        normal = torch.nn.functional.normalize(self.solid.gradient(pos), dim=-1)
         growth = (normal @ self._inverse).norm(dim=-1) * torch.linalg.det(self.matrix).abs()
-        return SurfaceSamples(samples.pos @ self.matrix.T + self.shift, samples.weight * growth)
+        return pos @ self.matrix.T + self.shift, area * growth
 
     def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:
         moved = matrix @ self.shift  # one map instead of two
@@ -220,18 +171,17 @@ class Combined(Solid):
     b: Solid
     operation: Operation
 
-    @property
+    @cached_property
     def measure(self) -> float:
         return self.a.measure + self.b.measure
 
-    def draw(self, m: int, generator: torch.Generator) -> SurfaceSamples:
+    def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         k = int((uniform(generator, m) < self.a.measure / self.measure).sum())
-        a, b = self.a.draw(k, generator), self.b.draw(m - k, generator)
-        outside_a, outside_b = self.a.level(b.pos) > 0, self.b.level(a.pos) > 0
+        (a, area_a), (b, area_b) = self.a.draw(k, generator), self.b.draw(m - k, generator)
+        outside_a, outside_b = self.a.level(b) > 0, self.b.level(a) > 0
         keep_a = ~outside_b if self.operation == "intersection" else outside_b
         keep_b = outside_a if self.operation == "union" else ~outside_a
-        weight = torch.cat((a.weight * keep_a, b.weight * keep_b))
-        return SurfaceSamples(torch.cat((a.pos, b.pos)), weight)
+        return torch.cat((a, b)), torch.cat((area_a * keep_a, area_b * keep_b))
 
     def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:
         # Each part by itself, so that each estimates its own largest weight.
@@ -268,11 +218,3 @@ def _tangent_eigenvalues(
     a, b, c = (s * ms).sum(-1), (s * mt).sum(-1), (t * mt).sum(-1)
     spread = torch.hypot((a - c) / 2, b)
     return torch.stack(((a + c) / 2 + spread, (a + c) / 2 - spread), dim=-1)
-
-
-def cpu_generator(seed: Seed) -> torch.Generator:
-    """A generator on the CPU, where solids are sampled; one of another device seeds a new one."""
-    generator = make_generator(seed)
-    if generator.device.type == "cpu":
-        return generator
-    return torch.Generator().manual_seed(int(2**52 * float(uniform(generator, 1))))

@@ -16,10 +16,10 @@ from veckm.data.sampling import (
     directions,
     finish,
     gaussian,
+    make_generator,
     pick,
     uniform,
 )
-from veckm.data.solids import cpu_generator
 from veckm.inputs import check_count
 
 _WAVES = 28
@@ -82,7 +82,7 @@ def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0
     Shapes:
         - pos, normal: (n, 3)
     """
-    generator, n = cpu_generator(seed), check_count(n, "n")
+    generator, n = make_generator(seed), check_count(n, "n")
     check_count(views, "views")
     parts: list[tuple[Tensor, Tensor]] = []
     for view in range(min(views, n)):  # fewer points than views leave some without any
@@ -114,9 +114,8 @@ def _seen(
     pos, normal, area = _surface(form)
     rows = pick(area * _returned_light(pos, normal, eye), uniform(generator, n))
     spacing = math.sqrt(4 * math.pi / len(u))
-    u = u[rows] + spacing / 2 * gaussian(generator, n, 3)
-    pos = u * (-solid.level(u)).exp().unsqueeze(-1)  # the level is the log of a gauge
-    return pos, torch.nn.functional.normalize(solid.gradient(pos), dim=-1)
+    pos, normal, _ = solid.at(u[rows] + spacing / 2 * gaussian(generator, n, 3))
+    return pos, normal
 
 
 @lru_cache(maxsize=1)
@@ -133,11 +132,7 @@ def _lattice() -> Tensor:  # (F, 3)
 @torch.inference_mode(False)
 def _surface(form: int) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3), (F, 3), (F,)
     """The point of a statue in every direction of the lattice, its normal, and the area there."""
-    solid, u = make_statue(form), _lattice()
-    radius = (-solid.level(u)).exp()
-    gradient = solid.gradient(u)
-    slope = gradient.norm(dim=-1)
-    return radius.unsqueeze(-1) * u, gradient / slope.unsqueeze(-1), radius.square() * slope
+    return make_statue(form).at(_lattice())
 
 
 def _returned_light(

@@ -15,9 +15,9 @@ from torch import Tensor
 from veckm.data.corrupt import add_noise
 from veckm.data.lidar import lidar
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import NOISE, Surface, make_cloud
+from veckm.data.protocol import NOISE, make_cloud
 from veckm.data.random_solids import random_surface
-from veckm.data.sampling import uniform
+from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
 
 _SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
@@ -50,7 +50,7 @@ def clouds(
         yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, generator, recipe.sizes)
 
 
-def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Mesh | Surface]]:
+def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Surface]]:
     for name, mesh in meshes.items():
         yield from [(name, mesh)] * recipe.per_mesh
     for k in range(recipe.procedural):
@@ -58,7 +58,7 @@ def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, 
 
 
 def _cloud(
-    source: Mesh | Surface, generator: torch.Generator, sizes: Sequence[int]
+    source: Surface, generator: torch.Generator, sizes: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
     kind, level, which, between = uniform(generator, 4).tolist()
