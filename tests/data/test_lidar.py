@@ -9,14 +9,15 @@ from veckm.data.lidar import Street, _rays, make_street
 def inside(street: Street, x: Tensor) -> Tensor:
     """Whether points (..., 3) are in a box, in a pole or underground, one object at a time."""
     hit = x[..., 2] < 0
-    for center, half, yaw in zip(street.center, street.half, street.yaw, strict=True):
+    for box in street.boxes:
+        (center, half), yaw = box[:6].split(3), box[6]
         y, c, s = x - center, yaw.cos(), yaw.sin()
         local = torch.stack(
             (c * y[..., 0] + s * y[..., 1], c * y[..., 1] - s * y[..., 0], y[..., 2]), -1
         )
         hit |= (local.abs() < half).all(-1)
-    for foot, radius, height in zip(street.foot, street.radius, street.height, strict=True):
-        hit |= ((x[..., :2] - foot).norm(dim=-1) < radius) & (x[..., 2] < height)
+    for pole in street.poles:
+        hit |= ((x[..., :2] - pole[:2]).norm(dim=-1) < pole[2]) & (x[..., 2] < pole[3])
     return hit
 
 
@@ -59,5 +60,5 @@ def test_other_scenes_are_other_streets_and_always_the_same() -> None:
     make_street.cache_clear()
     first = make_street(1)
     make_street.cache_clear()
-    assert torch.equal(first.half, make_street(1).half)
-    assert not torch.equal(first.half, make_street(2).half)
+    assert torch.equal(first.boxes, make_street(1).boxes)
+    assert not torch.equal(first.boxes, make_street(2).boxes)

@@ -30,7 +30,7 @@ def release(folder: Path) -> Path:
 def test_a_cloud_comes_back_as_it_was_written(tmp_path: Path) -> None:
     wrote = cloud(set="high")
     assert write_pcpnet(tmp_path, wrote) == "ring_high"
-    (read,) = PCPNet(tmp_path, set="high")
+    (read,) = PCPNet(tmp_path)
     assert (read.name, read.set) == ("ring_high", "high")
     assert torch.equal(read.pos, wrote.pos)
     assert torch.equal(read.subset, wrote.subset)
@@ -64,9 +64,10 @@ def test_training_lists_have_names_of_their_own_and_overlap(tmp_path: Path) -> N
     (tmp_path / "trainingset_whitenoise.txt").write_text("ring\r\nring_low\r\n\r\n")
     (tmp_path / "ring_low.pidx").unlink()
     assert PCPNet(tmp_path, "train").entries == [("none", "ring"), ("low", "ring_low")]
-    noisy = PCPNet(tmp_path, "train", set="whitenoise")
-    assert noisy.entries == [("whitenoise", "ring"), ("whitenoise", "ring_low")]
-    assert torch.equal(noisy[1].subset, torch.arange(200))  # without a .pidx, all of them
+    assert torch.equal(PCPNet(tmp_path, "train")[1].subset, torch.arange(200))  # without a .pidx
+    write_pcpnet(tmp_path, cloud("block"), split="val")
+    (tmp_path / "validationset_whitenoise.txt").write_text("block\nring\n")
+    assert PCPNet(tmp_path, "val").entries == [("none", "block"), ("whitenoise", "ring")]
 
 
 def test_curvature_is_optional_and_the_larger_comes_first(tmp_path: Path) -> None:
@@ -80,21 +81,6 @@ def test_curvature_is_optional_and_the_larger_comes_first(tmp_path: Path) -> Non
     assert PCPNet(tmp_path)[0].curvature is None
 
 
-def test_a_parsed_cloud_is_kept_until_its_files_change(tmp_path: Path) -> None:
-    folder, cache = tmp_path / "pclouds", tmp_path / "cache"
-    write_pcpnet(folder, cloud())
-    first = PCPNet(folder, cache=cache)[0]
-    (kept,) = cache.iterdir()
-    text = (folder / "ring.xyz").read_text()
-    (folder / "ring.xyz").write_text("x" * len(text))
-    assert torch.equal(PCPNet(folder, cache=cache)[0].pos, first.pos)
-    kept.write_bytes(kept.read_bytes()[:200])
-    (folder / "ring.xyz").write_text(text)
-    assert torch.equal(PCPNet(folder, cache=cache)[0].pos, first.pos)
-    np.savetxt(folder / "ring.xyz", first.pos.numpy() + 1)
-    torch.testing.assert_close(PCPNet(folder, cache=cache)[0].pos, first.pos + 1)
-
-
 def test_what_is_missing_is_named_with_the_page_that_has_it(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="name its folder") as caught:
         PCPNet(tmp_path / "nowhere")
@@ -103,8 +89,6 @@ def test_what_is_missing_is_named_with_the_page_that_has_it(tmp_path: Path) -> N
         PCPNet(tmp_path)
     assert PAGE in str(caught.value)
     write_pcpnet(tmp_path, cloud())
-    with pytest.raises(FileNotFoundError, match="no test list of the set 'low'; it has none"):
-        PCPNet(tmp_path, set="low")
     (tmp_path / "ring.pidx").unlink()
     with pytest.raises(
         FileNotFoundError, match=r"ring\.pidx: is not there, nor are 0 others of 3"

@@ -110,18 +110,12 @@ class Street:
     """Upright boxes, upright poles and the ground z = 0, in meters; the road runs along x.
 
     Shapes (float64):
-        - center, half: (Q, 3), the middle and half the lengths of every box
-        - yaw: (Q,), its rotation about the vertical, in radians
-        - foot: (P, 2), where a pole stands
-        - radius, height: (P,)
+        - boxes: (Q, 7), the center, half the lengths, and the rotation about z in radians
+        - poles: (P, 4), x and y of the foot, radius and height
     """
 
-    center: Tensor
-    half: Tensor
-    yaw: Tensor
-    foot: Tensor
-    radius: Tensor
-    height: Tensor
+    boxes: Tensor
+    poles: Tensor
 
     def cast(
         self,
@@ -129,24 +123,24 @@ class Street:
         ray: Tensor,  # (N, 3) unit
     ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
         """Distance to the first surface along each ray, inf for none, and its outward normal."""
-        ground = -origin[2] / ray[:, 2]
-        ground = torch.where(ground > 0, ground, torch.inf)
-        box, box_normal = self._cast_boxes(origin, ray)
-        pole, pole_normal = self._cast_poles(origin, ray)
-        distance, which = torch.stack((ground, box, pole), dim=-1).min(dim=-1)
-        up = ray.new_tensor([0.0, 0.0, 1.0]).expand_as(ray)
-        normals = torch.stack((up, box_normal, pole_normal), dim=1)  # (N, 3, 3)
-        return distance, normals[torch.arange(len(ray)), which]
+        distance = -origin[2] / ray[:, 2]
+        distance = torch.where(distance > 0, distance, torch.inf)
+        normal = ray.new_tensor([0.0, 0.0, 1.0]).expand_as(ray)
+        for found, its_normal in (self._cast_boxes(origin, ray), self._cast_poles(origin, ray)):
+            normal = torch.where((found < distance).unsqueeze(-1), its_normal, normal)
+            distance = torch.minimum(found, distance)
+        return distance, normal
 
     def _cast_boxes(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
         """The slab test: a ray is in the box from its last entry to its first exit."""
-        cos, sin, zero = self.yaw.cos(), self.yaw.sin(), torch.zeros_like(self.yaw)
+        center, half, yaw = self.boxes.split((3, 3, 1), dim=1)
+        cos, sin, zero = yaw[:, 0].cos(), yaw[:, 0].sin(), torch.zeros_like(yaw[:, 0])
         rows = [(cos, sin, zero), (-sin, cos, zero), (zero, zero, zero + 1)]
         frame = torch.stack([torch.stack(row, -1) for row in rows])  # (3, Q, 3), to the box
-        o = (frame * (origin - self.center)).sum(-1)  # (3, Q)
+        o = (frame * (origin - center)).sum(-1)  # (3, Q)
         slowness = torch.stack([(ray @ axis.T).reciprocal_() for axis in frame])  # (3, N, Q)
         middle = slowness * -o.unsqueeze(1)
-        reach = slowness.abs().mul_(self.half.T.unsqueeze(1))
+        reach = slowness.abs().mul_(half.T.unsqueeze(1))
         leave = (middle + reach).amin(0)
         entry = middle.sub_(reach)
         first = entry.amax(0)  # (N, Q)
@@ -159,18 +153,19 @@ class Street:
 
     def _cast_poles(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
         """The nearer root of |o + t d - foot| = radius in plan, if it is below the top."""
-        d, o = ray[:, :2], origin[:2] - self.foot  # (N, 2), (P, 2)
+        foot, (radius, height) = self.poles[:, :2], self.poles[:, 2:].T
+        d, o = ray[:, :2], origin[:2] - foot  # (N, 2), (P, 2)
         a, b = d.square().sum(-1, keepdim=True), d @ o.T  # (N, 1), (N, P)
         # b^2 - a |o|^2 is -(o x d)^2, which does not cancel for a thin pole far away.
         cross = d @ o.flip(1).mul(o.new_tensor([-1.0, 1.0])).T
-        root = a * self.radius.square() - cross.square()  # (N, P)
+        root = a * radius.square() - cross.square()  # (N, P)
         t = (-b - root.clamp_min(0).sqrt()) / a
         z = origin[2] + t * ray[:, 2:]
-        hit = (root > 0) & (t > 0) & (z > 0) & (z < self.height)
+        hit = (root > 0) & (t > 0) & (z > 0) & (z < height)
         distance, p = torch.where(hit, t, torch.inf).min(dim=1)
         near = torch.where(distance.isfinite(), distance, 0.0).unsqueeze(1)
-        normal = (origin + near * ray)[:, :2] - self.foot[p]
-        return distance, torch.nn.functional.pad(normal / self.radius[p].unsqueeze(1), (0, 1))
+        normal = (origin + near * ray)[:, :2] - foot[p]
+        return distance, torch.nn.functional.pad(normal / radius[p].unsqueeze(1), (0, 1))
 
 
 @lru_cache(maxsize=8)
@@ -178,7 +173,7 @@ def make_street(scene: int) -> Street:
     """The street number ``scene``."""
     g = torch.Generator().manual_seed(scene)
     boxes = torch.cat((_houses(g, 1), _houses(g, -1), _cars(g, 1), _cars(g, -1), _walls()))
-    return Street(boxes[:, :3], boxes[:, 3:6], boxes[:, 6], *_poles(g))
+    return Street(boxes, _poles(g))
 
 
 def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): center, half, yaw
@@ -208,11 +203,12 @@ def _walls() -> Tensor:  # (4, 7): center, half, yaw
     return torch.tensor([[x, y, 1.25, 0.15, 4.5, 1.25, 0.0] for x, y in ends], dtype=torch.float64)
 
 
-def _poles(g: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:  # (20, 2), (20,), (20,)
+def _poles(g: torch.Generator) -> Tensor:  # (20, 4): foot, radius, height
     """Lamp posts at even distances on both sides, and a few trunks behind them."""
-    lamps = [(12.0 * k + 5 * (side > 0) - 24, 7.0 * side) for k in range(6) for side in (-1, 1)]
-    u = uniform(g, 8, 3)
-    trunks = torch.stack((90 * u[:, 0] - 45, (9 + 2 * u[:, 1]) * (2 * (u[:, 2] > 0.5) - 1)), -1)
-    foot = torch.cat((torch.tensor(lamps, dtype=torch.float64), trunks))
-    radius = torch.tensor([0.1] * 12 + [0.3] * 8, dtype=torch.float64)
-    return foot, radius, torch.tensor([6.0] * 12 + [4.0] * 8, dtype=torch.float64)
+    lamps = [
+        (12.0 * k + 5 * (side > 0) - 24, 7.0 * side, 0.1, 6.0) for k in range(6) for side in (-1, 1)
+    ]
+    x, y, side = uniform(g, 8, 3).T
+    one = torch.ones_like(x)
+    trunks = (90 * x - 45, (9 + 2 * y) * (2 * (side > 0.5) - 1), 0.3 * one, 4.0 * one)
+    return torch.cat((torch.tensor(lamps, dtype=torch.float64), torch.stack(trunks, dim=-1)))

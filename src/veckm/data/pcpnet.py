@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from veckm.data.protocol import LabeledCloud
-from veckm.data.reading import Arrays, cached, check_files, checksum, read_table
+from veckm.data.reading import check_files, read_table
 
 #: Where the release is.
 PAGE = "https://geometry.cs.ucl.ac.uk/projects/2018/pcpnet/"
@@ -35,50 +36,33 @@ _COLUMNS = {".xyz": 3, ".normals": 3, ".curv": 2, ".pidx": 1}
 
 
 class PCPNet(Sequence[LabeledCloud]):
-    """The clouds of a split, read when they are asked for.
+    """The clouds of a split, each once, read when they are asked for.
 
-    >>> clouds = PCPNet("pclouds", split="test", set="low")  # doctest: +SKIP
-    >>> clouds[0].pos.shape  # doctest: +SKIP
+    >>> PCPNet("pclouds")[0].pos.shape  # doctest: +SKIP
     torch.Size([100000, 3])
 
     Args:
         folder: has the files of the release, unpacked.
         split: ``"train"``, ``"val"`` or ``"test"``.
-        set: one of the sets that the split has a list of: those of ``protocol.SETS`` for the test
-            shapes; else what follows the first word of the list's name, such as ``"whitenoise"``,
-            the one that networks are usually trained on. None for all, each cloud once.
-        cache: a folder to keep parsed clouds in, since text is slow to read. None to parse every
-            time.
 
     Attributes:
-        entries: set and name of every cloud.
+        entries: set and name of every cloud; the set is one of ``protocol.SETS``, or what the
+            name of a list has behind the split, such as ``"whitenoise"``.
     """
 
-    def __init__(
-        self,
-        folder: str | Path,
-        split: Split = "test",
-        set: str | None = None,
-        cache: str | Path | None = None,
-    ) -> None:
+    def __init__(self, folder: str | Path, split: Split = "test") -> None:
         if split not in _PREFIX:
             raise ValueError(f"split must be one of {', '.join(_PREFIX)}, got {split!r}")
-        self.folder, self.cache = Path(folder), cache
-        lists = _find_lists(self.folder, split)
-        if not lists:
+        self.folder = Path(folder)
+        owner: dict[str, str] = {}
+        for key, path in _find_lists(self.folder, split).items():
+            for name in path.read_text().split():
+                owner.setdefault(name, key)
+        if not owner:
             raise FileNotFoundError(
                 f"{folder}: has no {_PREFIX[split]}_*.txt; unpack pclouds.zip from {PAGE} and name "
                 "its folder"
             )
-        if set is not None and set not in lists:
-            there = ", ".join(lists)
-            raise FileNotFoundError(
-                f"{folder}: has no {split} list of the set {set!r}; it has {there}"
-            )
-        owner: dict[str, str] = {}
-        for key in lists if set is None else [set]:
-            for name in lists[key].read_text().split():
-                owner.setdefault(name, key)
         self.entries = [(key, name) for name, key in owner.items()]
         needed = (".xyz", ".normals", ".pidx") if split == "test" else (".xyz", ".normals")
         check_files([self.folder / f"{n}{end}" for n in owner for end in needed], PAGE)
@@ -89,9 +73,7 @@ class PCPNet(Sequence[LabeledCloud]):
     def __getitem__(self, index: int) -> LabeledCloud:  # type: ignore[override]  # no slices
         set, name = self.entries[index]
         files = [path for end in _COLUMNS if (path := self.folder / f"{name}{end}").is_file()]
-        key = {"files": checksum(self.folder, files), "format": 2}
-        arrays = cached(self.cache, f"pcpnet-{name}", key, lambda: _read(files))
-        tables = {ending: torch.from_numpy(table) for ending, table in arrays.items()}
+        tables = {path.suffix: torch.from_numpy(table) for path, table in _read(files).items()}
         subset = tables[".pidx"].squeeze(1).long() if ".pidx" in tables else None
         curvature = tables.get(".curv")
         return LabeledCloud(
@@ -116,12 +98,11 @@ def _find_lists(folder: Path, split: Split) -> dict[str, Path]:
     return known if split == "test" else known | found
 
 
-def _read(files: Sequence[Path]) -> Arrays:
-    """The tables of a shape by the ending of their files, checked against each other."""
-    tables = {path.suffix: read_table(path, _COLUMNS[path.suffix]) for path in files}
-    points = len(tables[".xyz"])
-    for path in files:
-        rows = tables[path.suffix]
+def _read(files: Sequence[Path]) -> dict[Path, np.ndarray]:
+    """The tables of a shape, checked against the first, its points."""
+    tables = {path: read_table(path, _COLUMNS[path.suffix]) for path in files}
+    points = len(tables[files[0]])
+    for path, rows in tables.items():
         if path.suffix == ".pidx":
             if not 0 <= rows.min() <= rows.max() < points:
                 raise ValueError(f"{path}: has indices outside of the {points} points of the shape")

@@ -166,32 +166,23 @@ def read_arrays(path: Path, *names: str) -> Arrays:
 
 def read_table(path: Path, columns: int) -> np.ndarray:  # (N, columns) float64
     """The numbers of a text file, separated by spaces or commas."""
-    data = path.read_bytes().replace(b",", b" ")
+    lines = path.read_text(encoding="latin-1").replace(",", " ").splitlines()
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path}: is empty")
     try:
-        table = np.array(data.split(), dtype=np.float64).reshape(-1, columns)
+        table = np.loadtxt(lines, comments=None, ndmin=2)
     except ValueError as error:
         raise ValueError(
-            f"{path}: is not a table of numbers with {columns} columns"
-            f"{_first_wrong(data, columns)}: {error}"
+            f"{path}: is not a table of numbers with {columns} columns: {error}"
         ) from error
-    if not len(table):
-        raise ValueError(f"{path}: is empty")
+    if table.shape[1] != columns:
+        raise ValueError(
+            f"{path}: is not a table of numbers with {columns} columns; it has {table.shape[1]}"
+        )
     bad = np.flatnonzero(~np.isfinite(table).all(1))
     if len(bad):
-        raise ValueError(f"{path}: has NaN or infinite values, the first in line {bad[0] + 1}")
+        raise ValueError(f"{path}: has NaN or infinite values, the first in row {bad[0] + 1}")
     return table
-
-
-def _first_wrong(data: bytes, columns: int) -> str:
-    """The first line with another number of columns, or with words."""
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            if len([float(word) for word in line.split()]) in (0, columns):
-                continue
-        except ValueError:
-            pass
-        return f", line {number} is {line[:80].decode('latin-1')!r}"
-    return ""
 
 
 def check_labels(path: Path, label: np.ndarray, count: int, first: int = 0) -> None:
