@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from veckm.data.samples import Sample, pick_points
 
@@ -59,13 +58,6 @@ class Augment:
         shift = self.translation * (2 * torch.rand(3, generator=generator) - 1)
         features = sample.features
         if self.normals and features is not None:
-            features = torch.cat((_stretched_normals(features[:, :3], scale), features[:, 3:]), 1)
+            normal = torch.nn.functional.normalize(features[:, :3] / scale, dim=-1)
+            features = torch.cat((normal, features[:, 3:]), 1)
         return replace(sample, pos=sample.pos * scale + shift, features=features)
-
-
-def _stretched_normals(
-    normal: Tensor,  # (N, 3)
-    scale: Tensor,  # (3,) or (1,)
-) -> Tensor:  # (N, 3)
-    """Unit normals of the scaled surface."""
-    return torch.nn.functional.normalize(normal / scale, dim=-1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from veckm.data.sampling import Density, Seed, directions, gaussian, make_generator, uniform
+from veckm.inputs import check_count
 
 
 def diagonal(
@@ -59,8 +60,7 @@ def gradient_density(
         seed: an int or a torch.Generator; decides the direction.
         least: rho_0, the fraction kept at the sparse end, in (0, 1].
     """
-    _check_share(least)
-    along = _ramp(pos, make_generator(seed))
+    along = _ramp(pos, least, make_generator(seed))
     return lambda x: (1 - (1 - least) * along(x)).clamp(least, 1)
 
 
@@ -83,11 +83,9 @@ def stripe_density(
         least: rho_0, the fraction kept in the sparse bands, in (0, 1].
         bands: b, the number of dense bands, each followed by a sparse one of the same width.
     """
-    _check_share(least)
-    if bands < 1:
-        raise ValueError(f"bands must be at least 1, got {bands}")
+    check_count(bands, "bands")
     generator = make_generator(seed)
-    along = _ramp(pos, generator)
+    along = _ramp(pos, least, generator)
     phase = 2 * float(uniform(generator, 1))
 
     def density(x: Tensor) -> Tensor:
@@ -97,13 +95,10 @@ def stripe_density(
     return density
 
 
-def _check_share(least: float) -> None:
+def _ramp(pos: Tensor, least: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+    """From 0 to 1 along a random direction, between the ends of ``pos`` (N, 3)."""
     if not 0 < least <= 1:
         raise ValueError(f"least is the share of points kept, above 0 and at most 1, got {least}")
-
-
-def _ramp(pos: Tensor, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-    """From 0 to 1 along a random direction, between the ends of ``pos`` (N, 3)."""
     u = directions(generator, 1)[0].to(pos)
     projected = pos @ u
     low, high = float(projected.min()), float(projected.max())

@@ -22,7 +22,7 @@ from veckm.data.sampling import (
     uniform,
 )
 from veckm.inputs import check_count
-from veckm.io.meshes import SUFFIXES, read_triangles
+from veckm.io.meshes import SUFFIXES, check_triangles, read_triangles
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,7 @@ class Mesh(Surface):
                     f"{name} must have shape (N, 3) and dtype {dtype}, "
                     f"got {tuple(value.shape)} of {value.dtype}"
                 )
-        if not bool(self.vertices.isfinite().all()):
-            raise ValueError("vertices have NaN or infinite coordinates")
-        if len(self.faces) and not 0 <= int(self.faces.min()) <= int(self.faces.max()) < len(
-            self.vertices
-        ):
-            raise ValueError(
-                f"faces name vertices {int(self.faces.min())} to {int(self.faces.max())}, "
-                f"but there are {len(self.vertices)}"
-            )
+        check_triangles(self.vertices.numpy(), self.faces.numpy())
 
     @cached_property
     def _cross(self) -> Tensor:  # (F, 3)

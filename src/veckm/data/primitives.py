@@ -96,44 +96,15 @@ class Wavy(StarShaped):
     log_scale: float = 0.0
 
     def level(self, x: Tensor) -> Tensor:
-        waves = self._angle(x).sin() @ self.amplitude
+        u = x / x.norm(dim=-1, keepdim=True)
+        waves = torch.addmm(self.phase, u, self.kappa.T).sin() @ self.amplitude
         return (x.square() @ self.axes).log() / 2 - waves - self.log_scale
-
-    def gradient(self, x: Tensor) -> Tensor:
-        _, across = self._wave_slope(x, self._angle(x))
-        return self.axes * x / (x.square() @ self.axes).unsqueeze(-1) - across
-
-    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        angle = self._angle(x)
-        along, across = self._wave_slope(x, angle)
-        size = (x.square() @ self.axes).sqrt().unsqueeze(-1)
-        slope = self.axes * x / size
-        norm = x.norm(dim=-1).view(-1, 1, 1)
-        u = x.unsqueeze(-1) / norm
-        # The waves depend on the direction alone: P projects onto the plane across it.
-        P = torch.eye(3).to(x) - u * u.mT
-        outer = (self.kappa.unsqueeze(-1) * self.kappa.unsqueeze(1)).flatten(1)  # (W, 9)
-        second = -(angle.sin() @ (self.amplitude.unsqueeze(-1) * outer)).view(-1, 3, 3)
-        mixed = u * across.unsqueeze(1) / norm
-        waves = (P @ second @ P - along.unsqueeze(-1) * P) / norm.square() - mixed - mixed.mT
-        quadric = torch.diag(self.axes) - 2 * slope.unsqueeze(-1) * slope.unsqueeze(1)
-        return slope / size - across, quadric / size.square().unsqueeze(-1) - waves
 
     def rays(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """More of them where the ellipsoid is far from the origin: fewer are rejected."""
         x = v * self.axes.rsqrt()
         norm = x.norm(dim=-1, keepdim=True)
         return x / norm, self.axes.prod().rsqrt() / norm.squeeze(-1) ** 3
-
-    def _angle(self, x: Tensor) -> Tensor:  # (N, W)
-        return torch.addmm(self.phase, x / x.norm(dim=-1, keepdim=True), self.kappa.T)
-
-    def _wave_slope(self, x: Tensor, angle: Tensor) -> tuple[Tensor, Tensor]:  # (N, 1), (N, 3)
-        """The derivative of the waves to u, along u, and to x, which is across it."""
-        norm = x.norm(dim=-1, keepdim=True)
-        slope = angle.cos() @ (self.amplitude.unsqueeze(-1) * self.kappa)
-        along = (slope * x).sum(-1, keepdim=True) / norm
-        return along, (slope - along * x / norm) / norm
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,8 @@ torch.Size([1000, 3])
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ from veckm.data.sampling import (
     rotation,
     uniform,
 )
-from veckm.data.solids import Combined, Operation, Solid
+from veckm.data.solids import Solid
 from veckm.inputs import check_count
 
 
@@ -95,14 +97,13 @@ def _machine_part(g: torch.Generator) -> Solid:
     """A solid with others joined to it and cut out of it, each centered on its surface."""
     aligned = _choice(g, 3) > 0  # all along the same axes, as most machine parts are
     solid = _place(_single(g), g, 0.3, 1.0, aligned)
-    operations: tuple[Operation, ...]
-    operations = ("union", "union", "difference", "difference", "intersection")
+    operations = (operator.or_, operator.or_, operator.sub, operator.sub, operator.and_)
     for _ in range(1 + _choice(g, 7)):
         pos, area = solid.draw(256, g)
         at = pos[area > 0][0]
         part = _wavy(g) if _choice(g, 10) == 0 else _single(g)
         part = _place(part, g, 0.1, 0.6, aligned, at)
-        combined = Combined(solid, part, operations[_choice(g, 5)])
+        combined: Solid = operations[_choice(g, 5)](solid, part)
         # Not where next to nothing is left, or a sliver too thin for any cloud to show.
         if float((combined.draw(512, g)[1] > 0).double().mean()) > 0.3:
             solid = combined

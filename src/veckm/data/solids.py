@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,8 +26,6 @@ from veckm.data.sampling import (
     uniform,
 )
 from veckm.inputs import check_count, check_positive
-
-Operation = Literal["union", "intersection", "difference"]
 
 _CHUNK = 1 << 14  # candidates at a time, so that intermediate results stay in the cache
 
@@ -119,13 +116,13 @@ class Solid(Surface):
         return self.transformed(torch.diag(torch.tensor(factors, dtype=torch.float64)))
 
     def __or__(self, other: Solid) -> Solid:
-        return Combined(self, other, "union")
+        return Combined(self, other, -1, -1)
 
     def __and__(self, other: Solid) -> Solid:
-        return Combined(self, other, "intersection")
+        return Combined(self, other, 1, 1)
 
     def __sub__(self, other: Solid) -> Solid:
-        return Combined(self, other, "difference")
+        return Combined(self, other, 1, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +162,17 @@ class Transformed(Solid):
 
 @dataclass(frozen=True, eq=False)
 class Combined(Solid):
-    """Union, intersection or difference of two solids. The edges where they meet are sharp."""
+    r"""Union, intersection or difference of two solids. The edges where they meet are sharp.
+
+    .. math:: f = s_a \max(s_a f_a, s_b f_b)
+
+    with the signs -1, -1 of a union, 1, 1 of an intersection and 1, -1 of a difference.
+    """
 
     a: Solid
     b: Solid
-    operation: Operation
+    sign_a: int
+    sign_b: int
 
     @cached_property
     def measure(self) -> float:
@@ -178,31 +181,25 @@ class Combined(Solid):
     def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         k = int((uniform(generator, m) < self.a.measure / self.measure).sum())
         (a, area_a), (b, area_b) = self.a.draw(k, generator), self.b.draw(m - k, generator)
-        outside_a, outside_b = self.a.level(b) > 0, self.b.level(a) > 0
-        keep_a = ~outside_b if self.operation == "intersection" else outside_b
-        keep_b = outside_a if self.operation == "union" else ~outside_a
+        keep_a, keep_b = self.sign_b * self.b.level(a) < 0, self.sign_a * self.a.level(b) < 0
         return torch.cat((a, b)), torch.cat((area_a * keep_a, area_b * keep_b))
 
     def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:
-        # Each part by itself, so that each estimates its own largest weight.
+        # Each part by itself, so that each estimates its own measure.
         a, b = (part.transformed(matrix, shift) for part in (self.a, self.b))
-        return Combined(a, b, self.operation)
+        return replace(self, a=a, b=b)
 
     def level(self, x: Tensor) -> Tensor:
-        a, b = self.a.level(x), self.b.level(x)
-        if self.operation == "union":
-            return torch.minimum(a, b)
-        return torch.maximum(a, b if self.operation == "intersection" else -b)
+        a, b = self.sign_a * self.a.level(x), self.sign_b * self.b.level(x)
+        return self.sign_a * torch.maximum(a, b)
 
     def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Of each part where the surface is its own, so that no part is differentiated in vain."""
-        a, b = self.a.level(x), self.b.level(x)
-        sign = -1 if self.operation == "difference" else 1
-        own = a <= b if self.operation == "union" else a >= sign * b
+        own = self.sign_a * self.a.level(x) >= self.sign_b * self.b.level(x)
         gradient, hessian = torch.empty_like(x), x.new_empty(len(x), 3, 3)
-        gradient[own], hessian[own] = self.a.derivatives(x[own])
-        of_b = self.b.derivatives(x[~own])
-        gradient[~own], hessian[~own] = sign * of_b[0], sign * of_b[1]
+        for rows, part, sign in ((own, self.a, 1), (~own, self.b, self.sign_a * self.sign_b)):
+            of_part = part.derivatives(x[rows])
+            gradient[rows], hessian[rows] = sign * of_part[0], sign * of_part[1]
         return gradient, hessian
 
 

@@ -34,7 +34,7 @@ def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:  # (V, 3) float
             with guarded(path, f"read as {kind[1:].upper()}"):
                 vertices, faces = _read_off(file.read()) if kind == ".off" else _load(file, kind)
                 vertices, faces = np.asarray(vertices, np.float64), np.asarray(faces, np.int64)
-                _check(vertices, faces)
+                check_triangles(vertices, faces)
         except MemoryError as error:  # what trimesh raises for some broken files
             raise FileError(path, f"cannot be read as {kind[1:].upper()}: {error}") from error
     return vertices, faces
@@ -93,7 +93,8 @@ def _check_ply(path: Path, mesh: Any) -> None:
                 raise ValueError(_UNEVEN)
 
 
-def _check(vertices: np.ndarray, faces: np.ndarray) -> None:
+def check_triangles(vertices: np.ndarray, faces: np.ndarray) -> None:
+    """Raise unless there are faces, of vertices that there are, with finite coordinates."""
     if not len(faces):
         raise ValueError("it has no faces")
     if not 0 <= faces.min() <= faces.max() < len(vertices):
