@@ -57,7 +57,8 @@ class Mesh(Surface):
     @cached_property
     def areas(self) -> Tensor:  # (F,)
         """The area of every face."""
-        return self._cross.norm(dim=-1) / 2
+        area: Tensor = torch.linalg.vector_norm(self._cross, dim=-1) / 2
+        return area
 
     def draw(self, m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # (m, 3), (m,)
         """m points, uniform by area, and the faces that they are on; never one without area."""
