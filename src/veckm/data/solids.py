@@ -44,7 +44,8 @@ class Solid(Surface):
         Estimated by a trial; where a point represents more, a few points are missing.
         """
         _, area = self.draw(4096, torch.Generator().manual_seed(0))
-        return 1.1 * 4096 * float(area.max())
+        slack = 1.1 if float(area.min()) < float(area.max()) else 1.0
+        return slack * 4096 * float(area.max())
 
     @abstractmethod
     def level(
