@@ -9,14 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from veckm.data.sampling import (
-    Seed,
-    Shape,
-    finish,
-    gaussian,
-    make_generator,
-    uniform,
-)
+from veckm.data.sampling import Seed, Shape, finish, gaussian, make_generator, uniform
 from veckm.inputs import check_count
 
 RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters

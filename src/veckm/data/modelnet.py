@@ -22,14 +22,7 @@ import numpy as np
 import torch
 
 from veckm.data.meshes import read_mesh
-from veckm.data.reading import (
-    Arrays,
-    Release,
-    check_files,
-    check_labels,
-    read_arrays,
-    read_table,
-)
+from veckm.data.reading import Arrays, Release, check_files, check_labels, read_arrays, read_table
 from veckm.data.samples import Sample, Stored, generator_of
 from veckm.extras import need
 

@@ -13,15 +13,7 @@ import torch
 from torch import Tensor
 
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, prism
-from veckm.data.sampling import (
-    Seed,
-    Shape,
-    directions,
-    gaussian,
-    make_generator,
-    rotation,
-    uniform,
-)
+from veckm.data.sampling import Seed, Shape, directions, gaussian, make_generator, rotation, uniform
 from veckm.data.solids import Solid
 from veckm.inputs import check_count
 
