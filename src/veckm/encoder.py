@@ -14,12 +14,13 @@ from veckm.frequencies import BETA_TIMES_RADIUS, Draw
 from veckm.planning import EngineName, Plan, Scales, followed
 from veckm.sizes import (
     DEFAULT_DETAIL,
-    Sizes,
     WindowName,
     joined,
     make_window,
     resolve_alpha,
     resolve_beta,
+    sizes_to_tensor,
+    stored_alpha,
 )
 
 __all__ = ["DEFAULT_DETAIL", "VecKM"]
@@ -257,7 +258,7 @@ class VecKM(nn.Module):
         if self._given_B or self.engine == "random":
             destination[prefix + "B"] = self.B
         # A tensor, as all that safetensors can store; not a buffer, which .half() would round.
-        destination[prefix + "sizes"] = self._sizes().to_tensor()
+        destination[prefix + "sizes"] = self._sizes()
 
     def _load_from_state_dict(
         self,
@@ -276,7 +277,7 @@ class VecKM(nn.Module):
             # States of earlier versions do not tell what A is of: alpha is then measured.
             alpha = self._alpha if A is None else None
             if stored is not None:
-                alpha = self._fitting(stored).alpha
+                alpha = stored_alpha(stored, self._sizes())
             if B is not None:
                 B = _per_scale(_checked(B, len(self.beta), self.in_dim, "B"), len(self.beta))
         except ValueError as error:
@@ -292,18 +293,8 @@ class VecKM(nn.Module):
         if B is not None:
             self.B = B.to(self.A)
 
-    def _sizes(self) -> Sizes:
-        return Sizes(self.beta, self._alpha, self.window)
-
-    def _fitting(self, stored: Tensor) -> Sizes:
-        """The sizes of a state; raises unless they are those of this encoder."""
-        sizes, own = Sizes.from_tensor(stored), self._sizes()
-        if not sizes.fits(own, rounding=max(1e-6, 4 * torch.finfo(stored.dtype).eps)):
-            raise ValueError(
-                f"the state is of an encoder with {sizes}, but this one has {own}; "
-                "build it with the values of the state"
-            )
-        return sizes
+    def _sizes(self) -> Tensor:
+        return sizes_to_tensor(self.beta, self._alpha, self.window)
 
 
 def _check_names(

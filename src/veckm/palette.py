@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from veckm.components import Components, as_real, principal_components
+from veckm.components import Components, principal_components
+from veckm.engines.phasors import as_real
 
 #: What a cloud can be colored by.
 Color = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
