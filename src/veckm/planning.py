@@ -37,9 +37,8 @@ from veckm.engines import (
     find,
 )
 from veckm.engines.dense import DenseOperator
+from veckm.engines.device import full_precision, too_large, traced
 from veckm.engines.phasors import as_real
-from veckm.engines.precision import full_precision
-from veckm.engines.tracing import too_large, traced
 from veckm.moments import Moments, from_sums, polynomials
 from veckm.parallel import one_thread
 from veckm.sizes import WindowName, make_window

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from veckm.engines import device
 from veckm.engines.autodiff import ByRows
+from veckm.engines.device import traced
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation
-from veckm.engines.tracing import traced
 from veckm.engines.windows import Scratch
 from veckm.parallel import one_thread, share, workers
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines.blocks import Blocks
-from veckm.engines.tracing import can_look
+from veckm.engines.device import can_look
 
 Norm = Literal["unit", "mean"] | None
 Reader = Callable[[slice], Tensor]  # sorted rows of blocks -> values (n, C), real
