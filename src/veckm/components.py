@@ -18,23 +18,12 @@ _ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """A mean and orthonormal directions of real features; a complex number is two.
+    """A mean and orthonormal directions of real features; a complex number is two."""
 
-    Attributes:
-        mean: of the features.
-        basis: the directions, those with the largest variance first. The sign of each is such that
-            its largest entry is positive, so that it does not depend on the run.
-        variance: along each direction.
-        total: total variance.
-
-    Shapes:
-        - mean: (F,), basis: (F, k), variance: (k,)
-    """
-
-    mean: Tensor
-    basis: Tensor
-    variance: Tensor
-    total: float
+    mean: Tensor  # (F,)
+    basis: Tensor  # (F, k), largest variance first; the largest entry of each is positive
+    variance: Tensor  # (k,) along each direction
+    total: float  # variance along all directions
 
     @one_thread()
     def project(self, features: Tensor) -> Tensor:  # (N, D) complex or (N, F) real -> (N, k)
@@ -53,13 +42,9 @@ class Components:
 
 @one_thread()
 def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
-    """The k directions of largest variance, from encodings in chunks.
+    """The k directions of largest variance, from encodings in chunks, (N, D) complex or (N, F).
 
     Sums are relative to the first encoding and in float64, to avoid cancellation.
-
-    Args:
-        chunks: (N, D) complex or (N, F) real each; together at least one row.
-        k: how many directions, at most F.
     """
     filled = (as_real(chunk).detach() for chunk in chunks if len(chunk))
     first = next(filled, None)

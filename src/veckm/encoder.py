@@ -260,16 +260,7 @@ class VecKM(nn.Module):
         # A tensor, as all that safetensors can store; not a buffer, which .half() would round.
         destination[prefix + "sizes"] = self._sizes()
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """As every module, but B is optional and the sizes must fit; the dict is torch's copy."""
         stored, B = state_dict.pop(prefix + "sizes", None), state_dict.pop(prefix + "B", None)
         A = state_dict.get(prefix + "A")
@@ -281,13 +272,11 @@ class VecKM(nn.Module):
             if B is not None:
                 B = _per_scale(_checked(B, len(self.beta), self.in_dim, "B"), len(self.beta))
         except ValueError as error:
-            error_msgs.append(f"{prefix.rstrip('.') or 'VecKM'}: {error}")
+            args[-1].append(f"{prefix.rstrip('.') or 'VecKM'}: {error}")
             return
         if A is not None:
             state_dict[prefix + "A"] = _like(A, self.A)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *args)
         # A Parameter may be trained on, so that its alpha stays measured.
         self._alpha = None if isinstance(self.A, nn.Parameter) else alpha
         if B is not None:

@@ -175,11 +175,9 @@ def _reduce(values: Tensor, lengths: Tensor, how: str) -> Tensor:
 
 
 def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Every integer vector in each of K boxes [low, high].
+    """Every integer vector in each of K boxes, (K, D), both ends included: box (T,), vector (T, D).
 
-    Shapes:
-        low, high: (K, D) int64, inclusive; a box with high < low is empty.
-        returns: the box of each vector (T,), ascending, and the vectors (T, D).
+    Boxes ascend; one with high < low is empty.
     """
     size = (high - low + 1).clamp_(min=0)  # (K, D)
     total = size.prod(1)  # (K,)
@@ -195,14 +193,11 @@ def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return box, vector.add_(low.index_select(0, box))
 
 
-def grown_volume(sides: Tensor, radius: float) -> Tensor:
+def grown_volume(sides: Tensor, radius: float) -> Tensor:  # (K, D) -> (K,) float64
     """Volume of boxes grown by a ball on all sides: Steiner's formula.
 
     vol(box + r ball) = sum_k e_k(sides) omega_(D-k) r^(D-k), e_k the elementary symmetric
     polynomials and omega_j the volume of the unit ball in j dimensions.
-
-    Shapes:
-        sides: (K, D). returns: (K,) float64.
     """
     sides = sides.double()
     symmetric = [torch.ones_like(sides[:, 0])]  # e_0, e_1, ... of the axes seen so far

@@ -140,10 +140,6 @@ class Proposal:
     plan: Callable[[], Operator]
 
 
-class Unable(ValueError):
-    """Raised by planning if an engine cannot handle a geometry; `auto` then tries the next one."""
-
-
 class Engine(ABC):
     """One way of computing K v. Stateless: an instance holds settings, never data."""
 
