@@ -13,7 +13,6 @@ from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
 from veckm.planning import EngineName, Plan, Scales, followed
 from veckm.sizes import (
-    DEFAULT_DETAIL,
     WindowName,
     joined,
     make_window,
@@ -22,8 +21,6 @@ from veckm.sizes import (
     sizes_to_tensor,
     stored_alpha,
 )
-
-__all__ = ["DEFAULT_DETAIL", "VecKM"]
 
 #: D, the size of an encoding, unless given.
 _DIM = 256
