@@ -31,9 +31,9 @@ def test_radius_and_beta_follow_the_table_of_appendix_d(beta: int, radius: float
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, torch.nan, torch.inf])
 def test_a_radius_or_beta_that_is_not_positive_is_refused_by_name(bad: float) -> None:
-    with pytest.raises(ValueError, match=f"radius must be a positive finite number, got {bad}"):
+    with pytest.raises(ValueError, match=f"radius must be positive and within .*, got {bad}"):
         beta_from_radius(bad)
-    with pytest.raises(ValueError, match=f"beta must be a positive finite number, got {bad}"):
+    with pytest.raises(ValueError, match=f"beta must be positive and within .*, got {bad}"):
         radius_from_beta(bad)
 
 

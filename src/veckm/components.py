@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
 
+from veckm.engines.phasors import as_real
 from veckm.parallel import one_thread, share, workers
 
 #: Rows that a worker processes at a time.
@@ -16,28 +18,12 @@ _ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """A mean and orthonormal directions of real features; a complex number is two.
+    """A mean and orthonormal directions of real features; a complex number is two."""
 
-    Attributes:
-        mean: of the features.
-        basis: the directions, those with the largest variance first. The sign of each is such that
-            its largest entry is positive, so that it does not depend on the run.
-        variance: along each direction.
-        total: total variance.
-
-    Shapes:
-        - mean: (F,), basis: (F, k), variance: (k,)
-    """
-
-    mean: Tensor
-    basis: Tensor
-    variance: Tensor
-    total: float
-
-    @property
-    def explained(self) -> float:
-        """Share of the total variance."""
-        return float(self.variance.sum()) / self.total if self.total > 0 else 1.0
+    mean: Tensor  # (F,)
+    basis: Tensor  # (F, k), largest variance first; the largest entry of each is positive
+    variance: Tensor  # (k,) along each direction
+    total: float  # variance along all directions
 
     @one_thread()
     def project(self, features: Tensor) -> Tensor:  # (N, D) complex or (N, F) real -> (N, k)
@@ -54,83 +40,47 @@ class Components:
         return out
 
 
-def as_real(features: Tensor) -> Tensor:  # (N, D) complex -> (N, 2 D); real as it is
-    """Interleaved real and imaginary parts."""
-    return torch.view_as_real(features).flatten(1) if features.is_complex() else features
-
-
 @one_thread()
 def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
-    """The k directions of largest variance, from encodings in chunks.
+    """The k directions of largest variance, from encodings in chunks, (N, D) complex or (N, F).
 
     Sums are relative to the first encoding and in float64, to avoid cancellation.
-
-    Args:
-        chunks: (N, D) complex or (N, F) real each; together at least one row.
-        k: how many directions, at most F.
     """
-    sums: _Sums | None = None
-    for chunk in chunks:
-        x = as_real(chunk).detach()
-        if not len(x):
-            continue
-        if sums is None:
-            _check(k, x.shape[1])
-            sums = _Sums(x[0].double())
-        sums.add(x)
-    if sums is None:
+    filled = (as_real(chunk).detach() for chunk in chunks if len(chunk))
+    first = next(filled, None)
+    if first is None:
         raise ValueError("there are no encodings to compute components of: all chunks are empty")
-    mean, covariance = sums.finish()
+    size, shift, count = first.shape[1], first[0].double(), 0
+    if not 1 <= k <= size:
+        raise ValueError(
+            f"components must be from 1 to {size}, the real numbers of an encoding; got {k}"
+        )
+    tables: dict[int, tuple[Tensor, Tensor]] = {}  # sums (F,) and products (F, F) of each worker
+
+    def make(worker: int) -> Callable[[Tensor], None]:
+        if worker not in tables:
+            tables[worker] = shift.new_zeros(size), shift.new_zeros(size, size)
+        total, square = tables[worker]
+
+        def work(rows: Tensor) -> None:
+            off = rows.double() - shift
+            total.add_(off.sum(0))
+            square.addmm_(off.t(), off)
+
+        return work
+
+    for x in chain([first], filled):
+        parts = x.split(_ROWS)
+        share(parts, make, workers(x.device, 4 * len(parts)))
+        count += len(x)
+    in_order = [tables[worker] for worker in sorted(tables)]
+    total, square = (torch.stack(parts).sum(0) for parts in zip(*in_order, strict=True))
+    mean = total / count
+    covariance = square / count - torch.outer(mean, mean)
     # torch, limited to one thread: the threads of SciPy's BLAS spin on a busy machine.
     values, vectors = torch.linalg.eigh(covariance)
     values, basis = values[-k:].flip(0), vectors[:, -k:].flip(1)
     largest = basis.abs().argmax(0, keepdim=True)
     basis = basis * torch.where(basis.gather(0, largest) < 0, -1.0, 1.0)
-    return Components(
-        sums.shift + mean, basis, values.clamp_min(0), max(0.0, float(covariance.trace()))
-    )
-
-
-class _Sums:
-    """Sums of features and of their products, relative to the first of them."""
-
-    def __init__(self, shift: Tensor) -> None:  # (F,)
-        self.shift = shift
-        self._count = 0
-        self._tables: dict[int, tuple[Tensor, Tensor]] = {}  # of each worker: (F,), (F, F)
-
-    def add(self, x: Tensor) -> None:  # (N, F)
-        """Add rows."""
-        size = len(self.shift)
-
-        def make(worker: int) -> Callable[[Tensor], None]:
-            if worker not in self._tables:
-                zeros = self.shift.new_zeros
-                self._tables[worker] = zeros(size), zeros(size, size)
-            total, square = self._tables[worker]
-
-            def work(rows: Tensor) -> None:
-                off = rows.double() - self.shift
-                total.add_(off.sum(0))
-                square.addmm_(off.t(), off)
-
-            return work
-
-        parts = x.split(_ROWS)
-        share(parts, make, workers(x.device, 4 * len(parts)))
-        self._count += len(x)
-
-    def finish(self) -> tuple[Tensor, Tensor]:  # (F,), (F, F)
-        """Mean and covariance relative to the shift, summed in the order of the workers."""
-        tables = [self._tables[worker] for worker in sorted(self._tables)]
-        total = sum((t for t, _ in tables), torch.zeros_like(self.shift))
-        square = sum((s for _, s in tables), torch.zeros_like(tables[0][1]))
-        mean = total / self._count
-        return mean, square / self._count - torch.outer(mean, mean)
-
-
-def _check(k: int, size: int) -> None:
-    if not 1 <= k <= size:
-        raise ValueError(
-            f"components must be from 1 to {size}, the real numbers of an encoding; got {k}"
-        )
+    spread = max(0.0, float(covariance.trace()))
+    return Components(shift + mean, basis, values.clamp_min(0), spread)

@@ -19,28 +19,15 @@ _MOST = 1500
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """What is near the plane, and the density on it that an encoding alone holds (Proposition 1).
+    """What is near the plane, and the density on it that an encoding holds (Proposition 1)."""
 
-    Attributes:
-        points: the neighbors near the plane, about the point; the second coordinate is across.
-        weight: of the window at each of them.
-        density: from the encoding, rows from the top of the plane to its bottom.
-        mixture: the kernel mixture of all neighbors at the same places, which density estimates.
-        side: half of the side of the plane.
-        seen: points within the radius, wherever they are.
-        axes: along the surface, across it, and out of the plane.
-
-    Shapes:
-        - points: (K, 2), weight: (K,), density and mixture: (P, P), axes: (3, 3), a row each
-    """
-
-    points: Tensor
-    weight: Tensor
-    density: Tensor
-    mixture: Tensor
-    side: float
-    seen: int
-    axes: Tensor
+    points: Tensor  # (K, 2) neighbors near the plane, about the point; the second is across
+    weight: Tensor  # (K,) of the window at each of them
+    density: Tensor  # (P, P) from the encoding, from the top of the plane to its bottom
+    mixture: Tensor  # (P, P) the kernel mixture of all neighbors, which the density estimates
+    side: float  # half of the side of the plane
+    seen: int  # points within the radius, wherever they are
+    axes: Tensor  # (3, 3) rows: along the surface, across it, and out of the plane
 
     @property
     def agreement(self) -> float:
@@ -51,27 +38,16 @@ class Cut:
 
 def cut(
     pos: Tensor,  # (N, 3)
-    at: Tensor,  # (3,)
+    at: Tensor,  # (3,): its encoding is of the points of the cloud around it
     encoding: Tensor,  # (D,) complex
     A: Tensor,  # (3, D)
     *,
     alpha: float,
     beta: float,
-    cells: int = 60,
-    axes: Tensor | None = None,  # (3, 3)
+    cells: int = 60,  # along a side of the plane
+    axes: Tensor | None = None,  # (3, 3) of another cut, to see the same plane again
 ) -> Cut:
-    """The cut through a point.
-
-    Args:
-        pos: the cloud.
-        at: the point; its encoding is of the cloud's points around it.
-        encoding: of the point.
-        A: the frequencies of the encoding.
-        alpha: of the frequencies.
-        beta: of the window.
-        cells: along a side of the plane.
-        axes: of another cut, to see the same plane again.
-    """
+    """The cut through a point."""
     radius = BETA_TIMES_RADIUS / beta
     offset = pos - at  # (N, 3)
     distance = offset.square().sum(1)

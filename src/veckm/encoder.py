@@ -13,16 +13,14 @@ from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
 from veckm.planning import EngineName, Plan, Scales, followed
 from veckm.sizes import (
-    DEFAULT_DETAIL,
-    Sizes,
     WindowName,
     joined,
     make_window,
     resolve_alpha,
     resolve_beta,
+    sizes_to_tensor,
+    stored_alpha,
 )
-
-__all__ = ["DEFAULT_DETAIL", "VecKM"]
 
 #: D, the size of an encoding, unless given.
 _DIM = 256
@@ -257,18 +255,9 @@ class VecKM(nn.Module):
         if self._given_B or self.engine == "random":
             destination[prefix + "B"] = self.B
         # A tensor, as all that safetensors can store; not a buffer, which .half() would round.
-        destination[prefix + "sizes"] = self._sizes().to_tensor()
+        destination[prefix + "sizes"] = self._sizes()
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """As every module, but B is optional and the sizes must fit; the dict is torch's copy."""
         stored, B = state_dict.pop(prefix + "sizes", None), state_dict.pop(prefix + "B", None)
         A = state_dict.get(prefix + "A")
@@ -276,34 +265,22 @@ class VecKM(nn.Module):
             # States of earlier versions do not tell what A is of: alpha is then measured.
             alpha = self._alpha if A is None else None
             if stored is not None:
-                alpha = self._fitting(stored).alpha
+                alpha = stored_alpha(stored, self._sizes())
             if B is not None:
                 B = _per_scale(_checked(B, len(self.beta), self.in_dim, "B"), len(self.beta))
         except ValueError as error:
-            error_msgs.append(f"{prefix.rstrip('.') or 'VecKM'}: {error}")
+            args[-1].append(f"{prefix.rstrip('.') or 'VecKM'}: {error}")
             return
         if A is not None:
             state_dict[prefix + "A"] = _like(A, self.A)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, *args)
         # A Parameter may be trained on, so that its alpha stays measured.
         self._alpha = None if isinstance(self.A, nn.Parameter) else alpha
         if B is not None:
             self.B = B.to(self.A)
 
-    def _sizes(self) -> Sizes:
-        return Sizes(self.beta, self._alpha, self.window)
-
-    def _fitting(self, stored: Tensor) -> Sizes:
-        """The sizes of a state; raises unless they are those of this encoder."""
-        sizes, own = Sizes.from_tensor(stored), self._sizes()
-        if not sizes.fits(own, rounding=max(1e-6, 4 * torch.finfo(stored.dtype).eps)):
-            raise ValueError(
-                f"the state is of an encoder with {sizes}, but this one has {own}; "
-                "build it with the values of the state"
-            )
-        return sizes
+    def _sizes(self) -> Tensor:
+        return sizes_to_tensor(self.beta, self._alpha, self.window)
 
 
 def _check_names(

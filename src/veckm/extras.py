@@ -11,16 +11,7 @@ class MissingExtra(ImportError):
 
 
 def need(package: str, what: str, extra: str) -> ModuleType:
-    """Import a package that an extra brings.
-
-    Args:
-        package: its name.
-        what: the part of veckm that needs it, for the message.
-        extra: the extra of veckm that has it.
-
-    Raises:
-        MissingExtra: if it is not installed.
-    """
+    """Import a package that an extra of veckm brings, or raise MissingExtra: `what` needs it."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

@@ -12,9 +12,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from scipy.special import ndtri
 from torch import Tensor
+
+from veckm.inputs import check_positive
+from veckm.knn import build_tree, query
 
 Draw = Literal["unbiased", "paper"]
 
@@ -25,12 +27,12 @@ BETA_TIMES_RADIUS = 1.8
 
 def beta_from_radius(radius: float) -> float:
     """beta = 1.8 / radius: the Gaussian window that stands for a ball (Appendix D)."""
-    return BETA_TIMES_RADIUS / _positive(radius, "radius")
+    return BETA_TIMES_RADIUS / check_positive(radius, "radius")
 
 
 def radius_from_beta(beta: float) -> float:
     """radius = 1.8 / beta: the ball that a Gaussian window stands for (Appendix D)."""
-    return BETA_TIMES_RADIUS / _positive(beta, "beta")
+    return BETA_TIMES_RADIUS / check_positive(beta, "beta")
 
 
 def quantiles(count: int, draw: Draw = "unbiased") -> Tensor:
@@ -126,17 +128,10 @@ def suggest_radius(
         raise ValueError("cannot suggest a radius: pos has NaN or infinite coordinates; drop them")
     k = min(neighbors, len(x) - 1)
     step = max(1, len(x) // samples)  # a fixed stride: no randomness, the same answer every time
-    distance = cKDTree(x).query(x[::step], k=[k + 1], workers=-1)[0]
-    radius = float(np.median(distance))
+    radius = float(np.median(query(build_tree(x), x[::step], k + 1)[0][:, -1]))
     if radius <= 0:
         raise ValueError(
             f"cannot suggest a radius: at least half of the points coincide with {k} others; "
             "remove duplicate points or give the radius yourself"
         )
     return radius
-
-
-def _positive(value: float, name: str) -> float:
-    if not (value > 0 and np.isfinite(value)):
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
-    return float(value)

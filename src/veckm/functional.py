@@ -39,19 +39,11 @@ def encode(
     Args:
         pos: points, float32 or float64, in any units.
         A: frequencies, in the inverse units; entries N(0, alpha^2).
-        beta, radius: the size of the window, one of the two; beta = 1.8 / radius.
-        window: ``"gaussian"``, exp(-beta^2 |z|^2 / 2), or ``"ball"``, |z| < radius.
-        engine: how to compute it; ``"auto"`` takes the fastest that meets `eps`.
         norm: ``"unit"`` for norm sqrt(D) as in the paper, ``"mean"`` to divide by the sum of the
             weights (the local characteristic function, |G| <= 1), or None.
-        eps: mean relative error of the encodings that ``grid`` and ``neighbors`` may make.
-        batch: PyG batch vector: the cloud of each point, ascending. Clouds do not see each other.
-        queries: where to encode, instead of at the points.
         weights: a number for each point.
-        B: frequencies N(0, beta^2) of Theorem 2, for ``engine="random"``.
-        progress: False for no progress bar; a bar only ever shows on a terminal.
-        validate: False skips the checks of values (finite, in range), each a pass over the data
-            and on a GPU a wait; shapes stay checked.
+
+    All other arguments as for :func:`veckm.plan`.
 
     Differentiable in pos, queries, weights and A.
 

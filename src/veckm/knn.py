@@ -20,23 +20,16 @@ def build_tree(x: np.ndarray, *, balanced: bool = True) -> cKDTree:  # (N, 3)
 
 
 def query(
-    tree: cKDTree,
+    tree: cKDTree,  # from build_tree
     at: np.ndarray,  # (M, 3)
     k: int,
     max_distance: float = math.inf,
-    workers: int | None = None,
+    workers: int | None = None,  # threads; those of torch by default
 ) -> tuple[np.ndarray, np.ndarray]:  # (M, k), (M, k)
     """Distances and rows of the k nearest points, nearest first.
 
     Where the tree has fewer points within `max_distance`, the distance is infinite and the row is
     the number of points of the tree.
-
-    Args:
-        tree: from :func:`build_tree`.
-        at: where to look.
-        k: how many.
-        max_distance: farther points are not found.
-        workers: threads; those of torch by default.
     """
     count = threads() if workers is None else workers
     ranks = np.arange(1, k + 1)  # an array of ranks keeps the axis of the result for k = 1

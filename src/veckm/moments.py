@@ -44,28 +44,22 @@ class Moments:
         return self.weight / volume
 
 
-def polynomials(x: Tensor, weights: Tensor | None) -> Tensor:
-    """w [1, x, x_i x_j for i <= j] in float64.
-
-    Shapes:
-        - x: (N, D), weights: (N,)
-        - output: (N, 1 + D + D (D + 1) / 2)
-    """
+def polynomials(x: Tensor, weights: Tensor | None) -> Tensor:  # (N, D), (N,)
+    """(N, 1 + D + D (D + 1) / 2): w [1, x, x_i x_j for i <= j] in float64."""
     x = x.double()
     i, j = torch.triu_indices(x.shape[1], x.shape[1], device=x.device)
     powers = torch.cat([torch.ones_like(x[:, :1]), x, x[:, i] * x[:, j]], dim=1)
     return powers if weights is None else powers * weights.double()[:, None]
 
 
-def from_sums(sums: Tensor, queries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def from_sums(
+    sums: Tensor,  # (M, 1 + D + D (D + 1) / 2) float64
+    queries: Tensor,  # (M, D)
+) -> tuple[Tensor, Tensor, Tensor]:  # (M,), (M, D), (M, D, D) in the dtype of the queries
     """Weight, mean and covariance about each query from sums of polynomials about the origin.
 
     m_1 about q is m_1 - q m_0; the covariance m_2 / m_0 - m_1 m_1^T / m_0^2 does not depend on the
     origin. Where nothing is in reach all are zero.
-
-    Shapes:
-        - sums: (M, 1 + D + D (D + 1) / 2) float64, queries: (M, D)
-        - output: (M,), (M, D) and (M, D, D) in the dtype of the queries
     """
     in_dim, dtype = queries.shape[1], queries.dtype
     i, j = torch.triu_indices(in_dim, in_dim, device=sums.device)
@@ -86,20 +80,13 @@ def local_moments(
     eps: float,
     levels: int,
     wanted: Tensor | None = None,  # (N,) bool
-) -> Moments:
+) -> Moments:  # (N,) float32
     """Moments of a part of a cloud as those of the whole, up to rounding: for clouds in tiles.
 
     The grid engine with blocks inside the cells of a fixed lattice about zero, `levels` doublings
     of its smallest cell wide. The errors of the engine are then the same in the part and in the
-    whole. The part must have the coordinates of the whole, not be moved.
-
-    Shapes:
-        - x: (N, 3) float64
-        - output: ``Moments`` of leading shape (N,), float32; rows that are not `wanted` are
-          undefined.
-
-    Raises:
-        GridTooLarge: the points lie too thinly for windows of this size.
+    whole. The part must have the coordinates of the whole, not be moved. Rows that are not `wanted`
+    are undefined. Raises GridTooLarge where points lie too thinly for windows of this size.
     """
     points = Points(x.float())
     geometry = Geometry(points, points, Gaussian(beta), eps, progress=False)

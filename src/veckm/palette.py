@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from veckm.components import Components, as_real, principal_components
+from veckm.components import Components, principal_components
+from veckm.engines.phasors import as_real
 
 #: What a cloud can be colored by.
 Color = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
@@ -24,18 +25,11 @@ class Palette:
     """Colors for encodings of the same encoder, so that like colors mean like neighborhoods.
 
     There is no randomness in it: the same encodings have the same colors in every run.
-
-    Attributes:
-        components: the three directions of largest variance.
-        low, high: the coordinates along them that get the darkest and the lightest color.
-
-    Shapes:
-        - low, high: (3,)
     """
 
-    components: Components
-    low: Tensor
-    high: Tensor
+    components: Components  # the three directions of largest variance
+    low: Tensor  # (3,) the coordinates along them that get the darkest color
+    high: Tensor  # (3,) and the lightest
 
     @staticmethod
     def of(sample: Tensor) -> Palette:  # (n, D) complex

@@ -37,9 +37,8 @@ from veckm.engines import (
     find,
 )
 from veckm.engines.dense import DenseOperator
+from veckm.engines.device import full_precision, too_large, traced
 from veckm.engines.phasors import as_real
-from veckm.engines.precision import full_precision
-from veckm.engines.tracing import too_large, traced
 from veckm.moments import Moments, from_sums, polynomials
 from veckm.parallel import one_thread
 from veckm.sizes import WindowName, make_window
@@ -160,7 +159,7 @@ class Plan:
         if self._validate:
             inputs.check_finite(values, "values")
         rows = values.reshape(-1, *values.shape[len(lead) :] or (1,))
-        rows = as_real(rows) if rows.is_complex() else rows
+        rows = as_real(rows)
         sums = self._apply(rows.to(torch.promote_types(rows.dtype, g.dtype)))
         if values.is_complex():
             sums = torch.view_as_complex(sums.unflatten(-1, (-1, 2)).contiguous())
@@ -303,7 +302,8 @@ def plan(
         B: frequencies N(0, beta^2) of Theorem 2, for ``engine="random"``.
         columns: real columns per point that ``"auto"`` optimizes for, two per complex number.
         progress: False for no progress bar; a bar only ever shows on a terminal.
-        validate: False skips the checks of values (finite, in range); shapes stay checked.
+        validate: False skips the checks of values (finite, in range), each a pass over the data
+            and on a GPU a wait; shapes stay checked.
 
     Example:
         >>> plan = veckm.plan(pos, radius=0.1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -68,58 +67,51 @@ def resolve_alpha(
     return alphas, betas
 
 
-@dataclass(frozen=True)
-class Sizes:
+def sizes_to_tensor(
+    beta: Sequence[float], alpha: Sequence[float] | None, window: WindowName
+) -> Tensor:  # (scales, 3) float64
     """What the frequencies of an encoder belong to, as it is stored beside them.
 
-    Attributes:
-        beta: of each scale.
-        alpha: of each scale, or None where the frequencies were given.
-        window: name of the window.
+    beta, alpha (NaN where the frequencies were given) and the number of the window, per scale.
     """
+    number = float(get_args(WindowName).index(window))
+    alphas = (math.nan,) * len(beta) if alpha is None else alpha
+    rows = [(b, a, number) for b, a in zip(beta, alphas, strict=True)]
+    return torch.tensor(rows, dtype=torch.float64)
 
-    beta: tuple[float, ...]
-    alpha: tuple[float, ...] | None
-    window: WindowName
 
-    def to_tensor(self) -> Tensor:  # (scales, 3) float64
-        """beta, alpha (NaN for None) and the number of the window, one row per scale."""
-        alpha = self.alpha or (math.nan,) * len(self.beta)
-        window = float(get_args(WindowName).index(self.window))
-        rows = [(b, a, window) for b, a in zip(self.beta, alpha, strict=True)]
-        return torch.tensor(rows, dtype=torch.float64)
+def stored_alpha(sizes: Tensor, own: Tensor) -> tuple[float, ...] | None:
+    """alpha of stored sizes, None if unknown; raises unless they are the encoder's own sizes.
 
-    @staticmethod
-    def from_tensor(stored: Tensor) -> Sizes:  # (scales, 3)
-        """The inverse of `to_tensor`."""
-        beta, alpha, window = (tuple(column) for column in stored.detach().double().t().tolist())
-        drawn = not any(math.isnan(a) for a in alpha)
-        return Sizes(beta, alpha if drawn else None, get_args(WindowName)[int(window[0])])
-
-    def fits(self, other: Sizes, rounding: float = _SAME) -> bool:
-        """Whether both are of the same sizes and window; an unknown alpha fits any."""
-        alphas = self.alpha is None or other.alpha is None
-        return (
-            self.window == other.window
-            and _same(self.beta, other.beta, rounding)
-            and (alphas or _same(self.alpha or (), other.alpha or (), rounding))
+    An unknown alpha fits any.
+    """
+    rounding = max(_SAME, 4 * torch.finfo(sizes.dtype).eps)
+    sizes = sizes.detach().double().cpu()
+    fits = sizes.shape == own.shape
+    if fits:
+        same = torch.isclose(sizes, own, rtol=rounding, atol=0)
+        same[:, 1] |= sizes[:, 1].isnan() | own[:, 1].isnan()
+        fits = bool(same.all())
+    if not fits:
+        raise ValueError(
+            f"the state is of an encoder with {_describe(sizes)}, but this one has "
+            f"{_describe(own)}; build it with the values of the state"
         )
+    alpha = tuple(sizes[:, 1].tolist())
+    return None if any(map(math.isnan, alpha)) else alpha
 
-    def __str__(self) -> str:
-        sizes = {"beta": self.beta, "alpha": self.alpha}
-        words = [f"{name}=({joined(size)})" for name, size in sizes.items() if size is not None]
-        return ", ".join([*words, f"window={self.window!r}"])
+
+def _describe(sizes: Tensor) -> str:
+    beta, alpha, window = sizes.t().tolist()
+    words = [f"beta=({joined(beta)})"]
+    if not any(map(math.isnan, alpha)):
+        words.append(f"alpha=({joined(alpha)})")
+    return ", ".join([*words, f"window={get_args(WindowName)[int(window[0])]!r}"])
 
 
 def joined(numbers: Sequence[float]) -> str:
     """``10, 20``, for messages."""
     return ", ".join(f"{number:g}" for number in numbers)
-
-
-def _same(left: tuple[float, ...], right: tuple[float, ...], rounding: float) -> bool:
-    return len(left) == len(right) and all(
-        math.isclose(a, b, rel_tol=rounding) for a, b in zip(left, right, strict=True)
-    )
 
 
 def _numbers(value: float | Sequence[float], name: str) -> list[float]:

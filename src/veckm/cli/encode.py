@@ -17,11 +17,11 @@ from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
 from veckm.cli.verb import OutputFile, coordinates, save_array
-from veckm.components import as_real, principal_components
-from veckm.encoder import DEFAULT_DETAIL
+from veckm.components import principal_components
+from veckm.engines.phasors import as_real
 from veckm.inputs import SMALLEST_EPS
 from veckm.planning import EngineName, Plan
-from veckm.sizes import WindowName
+from veckm.sizes import DEFAULT_DETAIL, WindowName
 
 #: Neighbors within the suggested radius, for half of the points.
 _NEIGHBORS = 64

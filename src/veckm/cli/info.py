@@ -16,11 +16,11 @@ from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import LARGE
 from veckm.cli.verb import Flag, InputFile, Verb, read_cloud
-from veckm.encoder import DEFAULT_DETAIL
 from veckm.io import FileError, Source, source_if_by_range
 from veckm.io.formats import find
 from veckm.progress import bar
 from veckm.scan.run import TILE
+from veckm.sizes import DEFAULT_DETAIL
 from veckm.tasks.normals import estimate
 
 _NEIGHBORS = 64

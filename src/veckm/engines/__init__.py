@@ -7,7 +7,7 @@ from veckm.engines.geometry import Geometry, Points
 from veckm.engines.grid import Grid
 from veckm.engines.lattice import GridTooLarge
 from veckm.engines.neighbors import Neighbors
-from veckm.engines.operator import Engine, Operator, Proposal, Unable
+from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation, Norm
 from veckm.engines.random import Random
 from veckm.engines.windows import Ball, Gaussian, Window
@@ -24,7 +24,6 @@ __all__ = [
     "Operator",
     "Points",
     "Proposal",
-    "Unable",
     "Window",
     "choose",
     "find",
@@ -46,7 +45,7 @@ def choose(
     for engine, proposal in proposals(geometry, columns):
         try:
             return engine, proposal.seconds, proposal.plan()
-        except Unable:
+        except GridTooLarge:
             continue
     raise AssertionError("dense refuses nothing")
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines import device
-from veckm.engines.precision import full_precision
+from veckm.engines.device import full_precision
 from veckm.parallel import share, workers
 
 _INSTEAD = "use engine='dense', whose derivatives are those of torch"

@@ -90,12 +90,11 @@ def octree(curve: Curve, cell: float, price: Price) -> Blocks:
     """The cheapest blocks among the cells of an octree over each cloud, of side `cell` or more."""
     key, levels = curve.coarsened(cell)
     x = curve.pos
-    tree, (start, count, low, high) = _partition(key, x, levels, price)
+    start, count, low, high, seconds = _partition(key, x, levels, price)
     center = (low.double() + high.double()) / 2
     local = x - torch.repeat_interleave(center, count, dim=0).to(x.dtype)
     # Exactly the center that was subtracted, so that phases can be made whole again.
     center = center.to(x.dtype).double()
-    seconds = float(tree[-1].best.sum()) if tree else 0.0
     return Blocks(curve.order, local, center, low, high, count, curve.cloud[start], seconds)
 
 
@@ -120,10 +119,9 @@ def anchored(
     key = interleave((root << levels) | (index & ((1 << levels) - 1)), bits + levels)
     key, order = torch.sort(key)
     x = x[order]
-    tree, (_, count, low, high) = _partition(key, x, levels, price)
+    _, count, low, high, seconds = _partition(key, x, levels, price)
     center = (low + high) / 2
     local = (x - torch.repeat_interleave(center, count, dim=0)).float()
-    seconds = float(tree[-1].best.sum())
     return Blocks(order, local, center, low, high, count, torch.zeros_like(count), seconds)
 
 
@@ -139,34 +137,14 @@ class _Level:
     best: Tensor  # (K,) seconds
 
 
-def _partition(
-    key: Tensor, x: Tensor, levels: int, price: Price
-) -> tuple[list[_Level], tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """The tree over sorted points, and (start, count, low, high) of its cheapest blocks."""
-    tree = list(_levels(_finest(key, x), key, levels, x.shape[1], price))
-    return tree, _cheapest(tree)
-
-
-def _finest(key: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    cells, count = torch.unique_consecutive(key, return_counts=True)
-    return cells, count, _reduce(x, count, "min"), _reduce(x, count, "max")
-
-
-def _levels(
-    finest: tuple[Tensor, Tensor, Tensor, Tensor],
-    key: Tensor,
-    levels: int,
-    in_dim: int,
-    price: Price,
-) -> Iterator[_Level]:
+def _levels(key: Tensor, x: Tensor, levels: int, price: Price) -> Iterator[_Level]:
     """The levels of the tree from the finest up, each with the best price of its cells."""
-    if not len(key):
-        return
-    cells, count, low, high = finest
+    cells, count = torch.unique_consecutive(key, return_counts=True)
+    low, high = _reduce(x, count, "min"), _reduce(x, count, "max")
     best = price(high - low, count)
     yield _Level(count, low, high, None, torch.ones_like(count, dtype=torch.bool), best)
     for _ in range(levels):
-        cells, children = torch.unique_consecutive(cells >> in_dim, return_counts=True)
+        cells, children = torch.unique_consecutive(cells >> x.shape[1], return_counts=True)
         count = _reduce(count.double(), children, "sum").long()
         low, high = _reduce(low, children, "min"), _reduce(high, children, "max")
         own, split = price(high - low, count), _reduce(best, children, "sum")
@@ -174,9 +152,11 @@ def _levels(
         yield _Level(count, low, high, children, own <= split, best)
 
 
-def _cheapest(tree: list[_Level]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """From the top down, the cells that are cheaper whole: (start, count, low, high) in order."""
-    chosen = []
+def _partition(
+    key: Tensor, x: Tensor, levels: int, price: Price
+) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+    """The cheapest blocks of sorted points: start, count, low, high in order, and the seconds."""
+    tree, chosen = list(_levels(key, x, levels, price)), []
     alive = torch.ones_like(tree[-1].whole)
     for level in reversed(tree):
         start = torch.cumsum(level.count, 0) - level.count
@@ -186,7 +166,8 @@ def _cheapest(tree: list[_Level]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             alive = torch.repeat_interleave(alive & ~level.whole, level.children)
     start, count, low, high = (torch.cat(parts) for parts in zip(*chosen, strict=True))
     rank = torch.argsort(start)
-    return start[rank], count[rank], low[rank], high[rank]
+    seconds = float(tree[-1].best.sum())
+    return start[rank], count[rank], low[rank], high[rank], seconds
 
 
 def _reduce(values: Tensor, lengths: Tensor, how: str) -> Tensor:
@@ -194,11 +175,9 @@ def _reduce(values: Tensor, lengths: Tensor, how: str) -> Tensor:
 
 
 def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Every integer vector in each of K boxes [low, high].
+    """Every integer vector in each of K boxes, (K, D), both ends included: box (T,), vector (T, D).
 
-    Shapes:
-        low, high: (K, D) int64, inclusive; a box with high < low is empty.
-        returns: the box of each vector (T,), ascending, and the vectors (T, D).
+    Boxes ascend; one with high < low is empty.
     """
     size = (high - low + 1).clamp_(min=0)  # (K, D)
     total = size.prod(1)  # (K,)
@@ -214,14 +193,11 @@ def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return box, vector.add_(low.index_select(0, box))
 
 
-def grown_volume(sides: Tensor, radius: float) -> Tensor:
+def grown_volume(sides: Tensor, radius: float) -> Tensor:  # (K, D) -> (K,) float64
     """Volume of boxes grown by a ball on all sides: Steiner's formula.
 
     vol(box + r ball) = sum_k e_k(sides) omega_(D-k) r^(D-k), e_k the elementary symmetric
     polynomials and omega_j the volume of the unit ball in j dimensions.
-
-    Shapes:
-        sides: (K, D). returns: (K,) float64.
     """
     sides = sides.double()
     symmetric = [torch.ones_like(sides[:, 0])]  # e_0, e_1, ... of the axes seen so far

@@ -60,17 +60,9 @@ class Curve:
 def curve_order(pos: Tensor) -> Tensor:  # (N, D_in) -> (N,) int64
     """Rows along a Morton curve: neighbors in space are neighbors in memory."""
     pos = pos.detach()
-    low = pos.amin(0)
-    return torch.argsort(curve_key(pos, low, float((pos.amax(0) - low).max())), stable=True)
-
-
-def curve_key(pos: Tensor, low: Tensor, extent: float) -> Tensor:  # (N, D_in) -> (N,) int64
-    """Where points are along the curve through a box with the corner `low` and sides `extent`."""
-    bits = _CURVE_CELLS.bit_length()
-    index = ((pos - low) / ((extent or 1.0) / _CURVE_CELLS)).long()
-    if bits * pos.shape[1] <= 62:
-        return interleave(index, bits)
-    return _morton(pos, torch.zeros_like(index[:, 0]), (extent or 1.0) / _CURVE_CELLS)[0]
+    extent = float((pos.amax(0) - pos.amin(0)).max()) or 1.0
+    one = torch.zeros(len(pos), dtype=torch.int64, device=pos.device)
+    return torch.argsort(_morton(pos, one, extent / _CURVE_CELLS)[0], stable=True)
 
 
 def _morton(pos: Tensor, cloud: Tensor, cell: float) -> tuple[Tensor, int]:
@@ -104,12 +96,8 @@ def interleave(index: Tensor, levels: int) -> Tensor:  # (N, D_in) -> (N,)
     return key
 
 
-def compact(index: Tensor, gap: int) -> Tensor:
-    """The same order along each axis, but no step between neighbors larger than `gap`.
-
-    Shapes:
-        index: (n, D) int64. returns: (n, D) int64, from 0.
-    """
+def compact(index: Tensor, gap: int) -> Tensor:  # (n, D) int64 -> (n, D), from 0
+    """The same order along each axis, but no step between neighbors larger than `gap`."""
     columns = []
     for axis in index.unbind(1):
         value, inverse = torch.unique(axis, return_inverse=True)

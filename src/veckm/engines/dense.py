@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
 from veckm.engines import device
 from veckm.engines.autodiff import ByRows
+from veckm.engines.device import traced
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation
-from veckm.engines.tracing import traced
 from veckm.engines.windows import Scratch
 from veckm.parallel import one_thread, share, workers
 
@@ -60,13 +59,9 @@ class DenseOperator(Operator):
         x, q, n = g.points.pos, g.queries.pos, values.shape[-1]
         if g.points.batch is None:
             return self._stack(q, x, values.view(*x.shape[:-1], n)).reshape(-1, n)
-        parts = zip(
-            g.queries.flat.split(g.queries.counts),
-            _padded(g.points.flat, g.points.counts, len(g.queries.counts)),
-            _padded(values, g.points.counts, len(g.queries.counts)),
-            strict=True,
-        )
-        return torch.cat([self._stack(*part) for part in parts])
+        x, q = g.points.flat, g.queries.flat
+        parts = [self._stack(q[rows], x[cloud], values[cloud]) for cloud, rows in g.clouds()]
+        return torch.cat(parts)
 
     def _stack(self, q: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""
@@ -121,21 +116,13 @@ class DenseOperator(Operator):
 
             return work
 
-        tasks = list(_tiles(g.queries.counts, g.points.counts))
+        tasks = list(_tiles(g))
         share(tasks, make, workers(g.device, 4 * len(tasks)), g.label("sum"))
 
 
-def _tiles(queries: list[int], points: list[int]) -> Iterator[tuple[slice, slice]]:
+def _tiles(geometry: Geometry) -> Iterator[tuple[slice, slice]]:
     """Runs of queries, each with all points of their cloud."""
-    i = j = 0
-    for m, n in zip_longest(queries, points, fillvalue=0):
-        step = max(_LEAST_ROWS, _TILE_PAIRS // max(1, n))
-        for k in range(0, m, step):
-            yield slice(i + k, i + min(k + step, m)), slice(j, j + n)
-        i, j = i + m, j + n
-
-
-def _padded(values: Tensor, counts: list[int], clouds: int) -> list[Tensor]:
-    """Parts of each cloud, empty for clouds that have queries and no points."""
-    parts = list(values.split(counts)) if counts else []
-    return (parts + [values[:0]] * clouds)[:clouds]
+    for cloud, queries in geometry.clouds():
+        step = max(_LEAST_ROWS, _TILE_PAIRS // max(1, cloud.stop - cloud.start))
+        for k in range(queries.start, queries.stop, step):
+            yield slice(k, min(k + step, queries.stop)), cloud

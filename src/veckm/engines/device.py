@@ -1,10 +1,24 @@
-"""What differs between a CPU and other devices: memory, and what a call costs."""
+"""What depends on where the code runs: on a CPU or another device, in a compiler, in autocast.
+
+Under `torch.compile`, `torch.export`, `torch.jit.trace` and `vmap`, a value read by Python becomes
+a constant of the graph, or raises. `dense` reads none; the other engines need values to plan.
+"""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
+
+#: Pairs of all clouds together: 64 clouds of 1,024 points.
+_MOST_PAIRS = 1 << 26
+_lock = threading.Lock()
+_inside = 0
+_outer = "highest"  # the user's setting while a thread is inside
 
 
 def launches(device: torch.device) -> bool:
@@ -22,3 +36,62 @@ def empty(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = Non
     if like.device.type != "cpu":
         return like.new_empty(rows, columns, dtype=dtype)
     return torch.from_numpy(np.empty((rows, columns), str(dtype).removeprefix("torch.")))
+
+
+def traced(*tensors: Tensor) -> bool:
+    """Whether Python must not depend on the values of these tensors."""
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    return any(map(_mapped, tensors))
+
+
+def _mapped(x: Tensor) -> bool:
+    """Whether vmap is anywhere among the transforms around a tensor."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
+
+
+def too_large(pairs: int) -> bool:
+    """Whether a compiled graph over all pairs of points would be too large.
+
+    Exported graphs are exempt: they are for any number of points.
+    """
+    dynamo = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+    return dynamo and pairs > _MOST_PAIRS
+
+
+def can_look(x: Tensor) -> bool:
+    """Whether reading a value is allowed and cheap: on a GPU it would synchronize."""
+    return not launches(x.device) and not traced(x)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """float32 products in float32, whatever autocast or `set_float32_matmul_precision` say.
+
+    A phase of hundreds of radians, or an exponent, does not survive the 10 bits of TF32 or the 7 of
+    bfloat16. The setting belongs to the process, so threads count in.
+    """
+    global _inside, _outer
+    if traced():  # a setting of today has no place in a graph of tomorrow, but for autocast
+        with torch.autocast(device.type, enabled=False):
+            yield
+        return
+    with _lock:
+        if not _inside:
+            _outer = torch.get_float32_matmul_precision()
+            if _outer != "highest":
+                torch.set_float32_matmul_precision("highest")
+        _inside += 1
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside and _outer != "highest":
+                torch.set_float32_matmul_precision(_outer)

@@ -8,8 +8,10 @@ several scales share it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -102,6 +104,13 @@ class Geometry:
         """Points times queries, cloud by cloud."""
         counts = zip(self.points.counts, self.queries.counts, strict=False)
         return float(sum(n * m for n, m in counts))
+
+    def clouds(self) -> Iterator[tuple[slice, slice]]:
+        """The rows of the points and of the queries of every cloud; either may be none."""
+        i = j = 0
+        for n, m in zip_longest(self.points.counts, self.queries.counts, fillvalue=0):
+            yield slice(i, i + n), slice(j, j + m)
+            i, j = i + n, j + m
 
     @property
     def size(self) -> int:

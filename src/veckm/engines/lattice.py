@@ -21,7 +21,6 @@ from torch import Tensor
 
 from veckm.engines.blocks import Blocks, boxes
 from veckm.engines.curve import compact
-from veckm.engines.operator import Unable
 
 #: Shortest vectors of the dual lattice {m / a: sum of m even}: how many, and (a |m|)^2.
 _DUAL = {1: (2, 4.0), 2: (4, 2.0), 3: (12, 2.0), 4: (24, 2.0)}
@@ -38,8 +37,8 @@ _WIDE, _FARTHEST = 0.8, 2.0
 _COARSEST = 0.05
 
 
-class GridTooLarge(Unable):
-    """The lattice would have too many nodes for this cloud."""
+class GridTooLarge(ValueError):
+    """The lattice would have too many nodes for this cloud; `auto` then tries the next engine."""
 
 
 _TOO_LARGE = (

@@ -47,16 +47,20 @@ class Operator(ABC):
     def T(self) -> Operator:
         """K^T: the queries become the points. The gradient to the points is that of its queries."""
 
-    def gradients(self, grad: Tensor, wanted: Sequence[bool], values: Tensor) -> list[Tensor]:
+    def value(self, *tensors: Tensor) -> Tensor:
+        """K v for autograd, of points, queries and values; the positions are those of the plan."""
+        return self.product(tensors[-1])
+
+    def gradients(self, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor) -> list[Tensor]:
         """Of <grad, K v> to points, queries and values, as far as they are wanted."""
-        points, queries, inputs = wanted
+        (points, queries, inputs), values = wanted, tensors[-1]
         found = [self.T.query_grad(values, grad)] if points else []
         found += [self.query_grad(grad, values)] if queries else []
         return found + ([self.T.product(grad)] if inputs else [])
 
     def apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
         """K v, differentiable in values, points and queries."""
-        return differentiable(_Product(self), *self._positions, values)
+        return differentiable(self, *self._positions, values)
 
     def encodings(self, modulation: Modulation) -> Tensor:  # (M, D) complex
         """G = [K (w E)] ./ E(q), differentiable in points, queries, weights and A."""
@@ -115,8 +119,8 @@ class Factored(Operator, Generic[SideT]):
     def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
         return self.target.position_grad(cotangent, self.spread(values))
 
-    def gradients(self, grad: Tensor, wanted: Sequence[bool], values: Tensor) -> list[Tensor]:
-        points, queries, inputs = wanted
+    def gradients(self, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor) -> list[Tensor]:
+        (points, queries, inputs), values = wanted, tensors[-1]
         found = []
         if points or inputs:
             back = self.T.spread(grad)
@@ -134,10 +138,6 @@ class Proposal:
 
     seconds: float  # planning and one product
     plan: Callable[[], Operator]
-
-
-class Unable(ValueError):
-    """Raised by planning if an engine cannot handle a geometry; `auto` then tries the next one."""
 
 
 class Engine(ABC):
@@ -172,23 +172,3 @@ class Engine(ABC):
     def rates(geometry: Geometry) -> CostModel:
         """The cost model for the device and dtype of a geometry."""
         return cost_model(geometry.device, geometry.dtype)
-
-
-class _Product:
-    """K v as a function of the positions, which the operator was planned with, and the values."""
-
-    def __init__(self, operator: Operator) -> None:
-        self.operator = operator
-
-    def value(self, points: Tensor, queries: Tensor, values: Tensor) -> Tensor:  # noqa: ARG002
-        return self.operator.product(values)
-
-    def gradients(
-        self,
-        grad: Tensor,
-        wanted: Sequence[bool],
-        points: Tensor,  # noqa: ARG002
-        queries: Tensor,  # noqa: ARG002
-        values: Tensor,
-    ) -> list[Tensor]:
-        return self.operator.gradients(grad, wanted, values)

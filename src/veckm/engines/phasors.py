@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from veckm.engines.blocks import Blocks
-from veckm.engines.tracing import can_look
+from veckm.engines.device import can_look
 
 Norm = Literal["unit", "mean"] | None
 Reader = Callable[[slice], Tensor]  # sorted rows of blocks -> values (n, C), real
@@ -114,8 +114,8 @@ def as_complex(real: Tensor) -> Tensor:  # (..., 2C) -> (..., C) complex
 
 
 def as_real(values: Tensor) -> Tensor:  # (..., C) complex -> (..., 2C)
-    """Complex numbers as interleaved real and imaginary parts."""
-    return torch.view_as_real(values).flatten(-2)
+    """Complex numbers as interleaved real and imaginary parts; real numbers as they are."""
+    return torch.view_as_real(values).flatten(-2) if values.is_complex() else values
 
 
 class Phasors:

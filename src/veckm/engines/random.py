@@ -9,7 +9,6 @@ with the paper; the points pass in chunks, so that no N x 2p buffer exists.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -63,7 +62,7 @@ class RandomOperator(Operator):
 
     def product(self, values: Tensor) -> Tensor:
         out = values.new_zeros(len(self.geometry.queries), values.shape[1])
-        for points, queries in self._clouds():
+        for points, queries in self.geometry.clouds():
             table = self._project(values, points)
             for rows in _chunks(queries, self.geometry.label("expand")):
                 out[rows] = self._features(self.geometry.queries, rows).to(out.dtype) @ table
@@ -72,7 +71,7 @@ class RandomOperator(Operator):
     def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
         """d cos(q b) = -sin(q b) b dq and d sin(q b) = cos(q b) b dq."""
         out = torch.zeros_like(self.geometry.queries.flat, requires_grad=False)
-        for points, queries in self._clouds():
+        for points, queries in self.geometry.clouds():
             table = self._project(values, points)
             for rows in _chunks(queries, self.geometry.label("gradient")):
                 cos, sin = self._features(self.geometry.queries, rows).chunk(2, dim=1)
@@ -88,16 +87,6 @@ class RandomOperator(Operator):
             features = self._features(self.geometry.points, rows).to(values.dtype)
             table.addmm_(features.t(), values[rows], alpha=1 / p)
         return table
-
-    def _clouds(self) -> Iterator[tuple[slice, slice]]:
-        """Points and queries of every cloud that has both."""
-        i = j = 0
-        for n, m in zip_longest(
-            self.geometry.points.counts, self.geometry.queries.counts, fillvalue=0
-        ):
-            if n and m:
-                yield slice(i, i + n), slice(j, j + m)
-            i, j = i + n, j + m
 
     def _features(self, points: Points, rows: slice) -> Tensor:  # (n, 2p)
         angle = phase(points.flat[rows].detach(), self.B)

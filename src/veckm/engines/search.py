@@ -29,16 +29,18 @@ class Search:
         extent = self.points.amax(0) - self.low
         # A cell as large as a typical block: smaller ones would mean many ranges for each.
         typical = float((targets.high - targets.low).double().amax(1).median())
-        cell = _fitting(max(radius, typical), extent, int(cloud.max()) + 1)
-        self.cell = self._coarse(cell)
+        self.cell = self._fitting(max(radius, typical), extent, int(cloud.max()) + 1)
         self.cells = (extent / self.cell).long() + 1  # (D_in,) per axis
         index = ((self.points - self.low) / self.cell).long()
         self.key, self.order = torch.sort(self._flat(cloud, index))
 
-    def _coarse(self, cell: float) -> float:
-        """The cell, made larger until no block, however far it stretches, asks for many ranges."""
+    def _fitting(self, cell: float, extent: Tensor, clouds: int) -> float:
+        """The cell, made larger until cell numbers fit in 62 bits and no block asks for much."""
         sides = (self.targets.high - self.targets.low).double()[:, :-1] + 2 * self.radius
-        while float((sides / cell + 2).prod(1).sum()) > _RANGES * len(sides):
+        cell = max(cell, float(extent.max()) * 2**-52, 1e-300)
+        while math.log2(clouds) + float(torch.log2(extent / cell + 1).sum()) > 61 or float(
+            (sides / cell + 2).prod(1).sum()
+        ) > _RANGES * len(sides):
             cell *= 2
         return cell
 
@@ -74,11 +76,3 @@ class Search:
         for axis, n in enumerate(self.cells.tolist()):
             flat = flat * n + index[:, axis]
         return flat
-
-
-def _fitting(cell: float, extent: Tensor, clouds: int) -> float:
-    """The cell, made larger until all cell numbers fit in 62 bits."""
-    cell = max(cell, float(extent.max()) * 2**-52, 1e-300)
-    while math.log2(clouds) + float(torch.log2(extent / cell + 1).sum()) > 61:
-        cell *= 2
-    return cell

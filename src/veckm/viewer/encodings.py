@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from veckm.data.corrupt import add_noise
-from veckm.encoder import DEFAULT_DETAIL, VecKM
+from veckm.encoder import VecKM
 from veckm.engines import Gaussian
 from veckm.engines.curve import curve_order
 from veckm.frequencies import suggest_radius
 from veckm.functional import similarity
 from veckm.palette import Palette
+from veckm.sizes import DEFAULT_DETAIL
 from veckm.viewer.colors import RED_GREEN_BLUE, Coloring, Legend
 from veckm.viewer.display import DisplayCloud
 

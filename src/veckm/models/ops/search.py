@@ -8,13 +8,12 @@ of queries at a time, so memory stays linear.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from veckm import inputs
-from veckm.parallel import one_thread, share, threads, workers
+from veckm.knn import build_tree, query
+from veckm.parallel import one_thread, share, workers
 
 #: Clouds of fewer points are searched by distances.
 _SMALL = 128
@@ -148,13 +147,10 @@ def _nearest(points: Tensor, queries: Tensor, k: int) -> Tensor:
 
 def _by_tree(points: Tensor, queries: Tensor, k: int) -> Tensor:
     found = torch.empty(*queries.shape[:2], k, dtype=torch.int64)
-    each = np.arange(1, k + 1)
 
     def work(cloud: int) -> None:
-        # Neither balanced nor compact: cheaper to build for a single query.
-        tree = cKDTree(points[cloud].numpy(), balanced_tree=False, compact_nodes=False)
-        near = tree.query(queries[cloud].numpy(), each, workers=threads())[1]
-        found[cloud] = torch.from_numpy(near)
+        tree = build_tree(points[cloud].numpy(), balanced=False)  # for a single query
+        found[cloud] = torch.from_numpy(query(tree, queries[cloud].numpy(), k)[1])
 
     # One cloud per worker: threads inside every query would wait for each other every time.
     share(range(len(points)), lambda _: work, workers(points.device, 4 * len(points)))

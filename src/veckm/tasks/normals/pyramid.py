@@ -22,7 +22,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.engines import Unable
+from veckm.engines import GridTooLarge
 from veckm.engines.lattice import Lattice
 from veckm.functional import moments
 from veckm.knn import build_tree, query
@@ -282,7 +282,7 @@ def _moments(level: int, x: Tensor, wanted: Tensor | None) -> Moments:
     beta = 1 / _SIGMA[level]
     try:
         return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
-    except (Unable, OverflowError):  # few points far apart: another engine
+    except (GridTooLarge, OverflowError):  # few points far apart: another engine
         return moments(x.float(), beta=beta, eps=_EPS, progress=False, validate=False)
 
 
