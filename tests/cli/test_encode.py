@@ -198,6 +198,17 @@ def test_options_that_make_no_sense_are_refused(cloud, capsys, options, message)
     assert message in fails(capsys, "encode", cloud, *options)
 
 
+def test_tiles_refuse_two_sizes_of_the_window_too(cloud, capsys):
+    options = ("--tile", 1000, "--radius", 0.3, "--beta", 2)
+    assert "either beta or radius" in fails(capsys, "encode", cloud, *options)
+
+
+def test_the_report_is_of_what_is_written(tmp_path, cloud, capsys):
+    out = tmp_path / "few.npy"
+    text = run(capsys, "encode", cloud, "-o", out, "--dim", 8, "--components", 3, "--json")[1]
+    assert json.loads(text)["result"]["shape"] == list(np.load(out).shape) == [300, 3]
+
+
 @pytest.mark.parametrize("args", [["--radios", "3"], ["--radius", "x"], ["--engine", "fast"]])
 def test_options_that_do_not_parse_exit_with_two(cloud, capsys, args):
     with pytest.raises(SystemExit) as stop:

@@ -68,6 +68,11 @@ def test_a_cloud_with_known_normals_is_evaluated_at_every_point(tmp_path, weight
     assert found["PCA, k = 18"] == pytest.approx({"cloud": error, "mean": error}, abs=1e-6)
 
 
+def test_quiet_prints_no_table(release, weights, capsys):
+    args = ["evaluate", "normals", release, "--weights", weights, "--limit", 1, "--quiet"]
+    assert run(capsys, *args) == (0, "", "")
+
+
 def test_without_a_path_the_sample_scan_is_evaluated(capsys):
     report = json.loads(run(capsys, "evaluate", "normals", "--json")[1])
     errors = {method: row["mean"] for method, row in report["rmse_degrees"].items()}

@@ -56,6 +56,16 @@ def test_tiles_give_what_the_whole_cloud_gives(tmp_path, cloud, capsys):
     assert not (tmp_path / "tiles.ply.parts").exists()
 
 
+@pytest.mark.parametrize("tiles", [(), ("--tile", 1000)])
+def test_the_text_says_that_a_copc_comes_out_as_plain_laz(tmp_path, cloud, capsys, tiles):
+    source = tmp_path / "cloud.copc.laz"  # the name is what counts
+    veckm.write(tmp_path / "cloud.laz", veckm.read(cloud))
+    (tmp_path / "cloud.laz").rename(source)
+    code, text, err = run(capsys, "normals", source, "-o", tmp_path / "out.laz", *tiles)
+    assert (code, err) == (0, "")
+    assert "the octree of the COPC is not kept" in text
+
+
 def test_what_tiles_cannot_do_is_one_line(cloud, capsys):
     assert "to a file" in fails(capsys, "normals", cloud, "--tile", 1000, "--quiet")
 

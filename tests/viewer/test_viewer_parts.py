@@ -18,16 +18,15 @@ from veckm.viewer import DisplayCloud, encodings
 from veckm.viewer.colors import (
     DIVERGING,
     SEQUENTIAL,
+    color_by_file,
     color_range,
     color_signed,
     map_colors,
-    to_uint8,
 )
 from veckm.viewer.display import thin
-from veckm.viewer.encodings import Encodings, Settings
-from veckm.viewer.matching import match
-from veckm.viewer.picking import pick
-from veckm.viewer.reconstruction_view import cross_section, draw
+from veckm.viewer.encodings import Encodings, Settings, match
+from veckm.viewer.picked import cross_section, draw
+from veckm.viewer.scene import pick
 from veckm.viewer.worker import Worker
 
 
@@ -106,7 +105,7 @@ def test_legends_tell_the_ends():
     ],
 )
 def test_files_colors_come_in_three_ranges(colors):
-    np.testing.assert_array_equal(to_uint8(colors), [[255, 128, 0]])
+    np.testing.assert_array_equal(color_by_file(colors).rgb, [[255, 128, 0]])
 
 
 def test_a_ray_hits_the_near_side_and_misses_beside():
@@ -182,12 +181,10 @@ def test_fewer_numbers_know_it_less_well(display):
 def test_noise_lowers_the_similarity_of_matching_points(display):
     settings = Settings.suggested(display)
     clean = Encodings(display, settings)
-    matches = match(display, display)
-    assert matches.rule == "row by row"
-    means = [
-        matches.similarity(Encodings(display, Settings(settings.radius, noise=n)), clean).mean()
-        for n in (0.0, 0.005, 0.02)
-    ]
+    rows, rule = match(display, display)
+    assert rule == "row by row"
+    noisy = [Encodings(display, Settings(settings.radius, noise=n)) for n in (0.0, 0.005, 0.02)]
+    means = [each.similarity(lambda some: clean.of(rows[some])).mean() for each in noisy]
     assert means[0] == pytest.approx(1, abs=1e-4)
     assert means[0] > means[1] > means[2]
 
@@ -195,9 +192,25 @@ def test_noise_lowers_the_similarity_of_matching_points(display):
 def test_clouds_of_other_sizes_match_by_the_nearest_point(cloud):
     first = DisplayCloud.of(cloud)
     second = DisplayCloud.of(cloud[np.arange(0, 8000, 3)], frame=first)
-    matches = match(second, first)
-    assert matches.rule == "by the nearest point"
-    assert torch.equal(matches.rows, torch.arange(0, 8000, 3))
+    rows, rule = match(second, first)
+    assert rule == "by the nearest point"
+    assert torch.equal(rows, torch.arange(0, 8000, 3))
+
+
+def test_the_file_s_own_normals_are_shown_unless_noise_is_added(cloud):
+    up = np.tile(np.array([0.0, 0.0, 2.0], dtype=np.float32), (8000, 1))
+    display = DisplayCloud.of(cloud.with_normals(up))
+    own, noisy = (Encodings(display, Settings(1.0, noise=n)) for n in (0.0, 0.01))
+    assert own.has_own_normals
+    assert torch.equal(own.surface().normal, torch.from_numpy(up / 2))
+    assert not noisy.has_own_normals
+    assert float(noisy.surface().normal[:, 2].min()) < 0.5
+
+
+def test_too_few_points_have_no_surface():
+    display = DisplayCloud.of(PointCloud(np.eye(3)), "three")
+    with pytest.raises(ValueError, match="three: 3 points are too few for normals"):
+        Encodings(display, Settings(1.0)).surface()
 
 
 def test_of_many_requests_the_worker_serves_the_last():

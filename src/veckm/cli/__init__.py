@@ -1,4 +1,4 @@
-"""The `veckm` command: one file per verb, each a frozen dataclass of options that can `run`."""
+"""The `veckm` command: every verb is a frozen dataclass of options that can `run`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,8 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from veckm import __version__
-from veckm.cli.convert import Convert
-from veckm.cli.encode import Encode
-from veckm.cli.evaluate import EvaluateNormals
-from veckm.cli.evaluate_networks import (
-    EvaluateClassification,
-    EvaluatePartSegmentation,
-    EvaluateSemanticSegmentation,
-)
-from veckm.cli.info import Info
-from veckm.cli.normals import Normals
-from veckm.cli.train import TrainNormals
-from veckm.cli.train_networks import (
-    TrainClassification,
-    TrainPartSegmentation,
-    TrainSemanticSegmentation,
-)
+from veckm.cli import convert, encode, evaluate, info, normals, train, view
 from veckm.cli.verb import Verb
-from veckm.cli.view import View
 from veckm.extras import MissingExtra
 
 __all__ = ["VERBS", "Verb", "main"]
@@ -38,19 +22,19 @@ Try `veckm normals`, which needs no file. `veckm VERB --help` lists the options 
 
 #: A new verb is a file with a subclass of Verb, and a line here.
 VERBS: dict[str, Callable[..., Verb]] = {
-    "normals": Normals,
-    "encode": Encode,
-    "info": Info,
-    "convert": Convert,
-    "view": View,
-    "train normals": TrainNormals,
-    "train classification": TrainClassification,
-    "train part-segmentation": TrainPartSegmentation,
-    "train semantic-segmentation": TrainSemanticSegmentation,
-    "evaluate normals": EvaluateNormals,
-    "evaluate classification": EvaluateClassification,
-    "evaluate part-segmentation": EvaluatePartSegmentation,
-    "evaluate semantic-segmentation": EvaluateSemanticSegmentation,
+    "normals": normals.Normals,
+    "encode": encode.Encode,
+    "info": info.Info,
+    "convert": convert.Convert,
+    "view": view.View,
+    "train normals": train.TrainNormals,
+    "train classification": train.TrainClassification,
+    "train part-segmentation": train.TrainPartSegmentation,
+    "train semantic-segmentation": train.TrainSemanticSegmentation,
+    "evaluate normals": evaluate.EvaluateNormals,
+    "evaluate classification": evaluate.EvaluateClassification,
+    "evaluate part-segmentation": evaluate.EvaluatePartSegmentation,
+    "evaluate semantic-segmentation": evaluate.EvaluateSemanticSegmentation,
 }
 
 

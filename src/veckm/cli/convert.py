@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
 from veckm.cli.text import bytes_of, counted, labeled, seconds
-from veckm.cli.verb import InputFile, Verb, check_output
+from veckm.cli.verb import Count, InputFile, Verb, check_output
 from veckm.io import WRITABLE, Source, create_sink, read, source_if_by_range, write
 from veckm.io.formats import find, output_note
 from veckm.progress import bar
@@ -29,10 +30,9 @@ class Convert(Verb):
     """
 
     cloud: InputFile
-    """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin; meshes with --samples."""
-    output: InputFile
-    """The file to write."""
-    samples: Annotated[int | None, arg(metavar="K", help_behavior_hint="")] = None
+    output: Positional[Annotated[Path, arg(metavar="OUTPUT")]]
+    """The file to write; E57 and meshes are only read."""
+    samples: Count = None
     """Sample K points from a mesh, uniformly by area."""
     seed: int = 0
     """Seed of the sampling."""
@@ -41,8 +41,14 @@ class Convert(Verb):
         """Read and write."""
         check_output(self.output, self.cloud, "clouds", WRITABLE)
         start = time.perf_counter()
-        source = self._source()
-        points = self._at_once() if source is None else self._in_blocks(source)
+        source = source_if_by_range(self.cloud) if self.samples is None else None
+        in_blocks = find(self.output, write=True).writer is not None
+        if source is not None and source.count > _BLOCK and in_blocks:
+            points = self._in_blocks(source)
+        else:
+            cloud = read(self.cloud, samples=self.samples, seed=self.seed)
+            write(self.output, cloud)
+            points = len(cloud)
         spent = time.perf_counter() - start
         size = bytes_of(self.output.stat().st_size)
         note = output_note(self.cloud, self.output)
@@ -51,18 +57,6 @@ class Convert(Verb):
             labeled("time", seconds(spent)),
         )
         self.report(cloud=self.cloud, output=self.output, points=points, seconds=spent)
-
-    def _source(self) -> Source | None:
-        """The input in blocks, if it is large and both formats support that."""
-        if self.samples is not None or find(self.output, write=True).writer is None:
-            return None
-        source = source_if_by_range(self.cloud)
-        return source if source is not None and source.count > _BLOCK else None
-
-    def _at_once(self) -> int:
-        cloud = read(self.cloud, samples=self.samples, seed=self.seed)
-        write(self.output, cloud)
-        return len(cloud)
 
     def _in_blocks(self, source: Source) -> int:
         sink = create_sink(self.output, source)

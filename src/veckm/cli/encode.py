@@ -6,13 +6,13 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 from tyro.conf import arg
 
-from veckm import VecKM, radius_from_beta, scan, suggest_radius
+from veckm import VecKM, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
@@ -70,60 +70,83 @@ class Encode(CloudVerb):
     """Seed of the random frequencies."""
 
     def run_in_tiles(self, cloud: Path) -> None:
-        operation = self._operation(cloud)
-        size = f"{self.dim} complex numbers per point, detail {number(operation.detail)}"
-        self.title("encode")
-        self.show(
-            labeled("window", f"{self.window}, radius {number(operation.radius[0])}"),
-            labeled("encoding", f"{size}, engine {operation.engine}, in tiles"),
-        )
-        self.scan(cloud, operation)
-
-    def _operation(self, cloud: Path) -> scan.Encode:
-        """The same encoding in tiles, with one engine for all of them."""
-        radius = radius_from_beta(self.beta) if self.beta is not None else self.radius
-        if radius is None:
+        if self.radius is None and self.beta is None:
             raise ValueError(
                 f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
             )
         if self.engine not in ("auto", "neighbors", "grid"):
             raise ValueError(f"--engine {self.engine}: tiles support neighbors and grid only")
-        detail = DEFAULT_DETAIL if self.detail is None else self.detail
-        return scan.Encode(
+        encoder = self._encoder(self.radius)
+        operation = scan.Encode(
             self.dim,
-            (radius,),
-            detail=detail if self.alpha is None else self.alpha * radius,
+            encoder.radius,
+            detail=encoder.alpha[0] * encoder.radius[0],
             window=self.window,
-            engine="grid" if self.engine == "grid" else "neighbors",
+            engine="grid" if self.engine == "grid" else "neighbors",  # one for all tiles
             eps=self.eps,
             seed=self.seed,
             dtype=self.dtype,
             components=self.components,
         )
+        self.title("encode")
+        self.show(*self._settings(encoder), labeled("engine", f"{operation.engine}, in tiles"))
+        self.scan(cloud, operation)
 
     def run_in_memory(self) -> None:
         source, points, _ = self.read_input()
-        pos = coordinates(points)
-        encoder = self._encoder(pos)
-        x = _centered(pos, encoder.alpha[0], self.eps)
-        cloud = self._about_cloud(source, pos, x, encoder.radius[0])
-        setting = self._about_setting(encoder, len(pos))
-        start = time.perf_counter()
-        (plan,) = encoder.plans(x, progress=False if self.silent else None)
-        engine = self._about_engine(plan)
-        G = plan.encode(encoder.A[0])
-        spent = time.perf_counter() - start
-        result = self._write(G.to(torch.complex64), spent)
-        self.report(cloud=cloud, setting=setting, engine=engine, result=result)
-
-    def _encoder(self, pos: Tensor) -> VecKM:
-        radius = self.radius
-        if radius is None and self.beta is None:
+        pos, radius = coordinates(points), self.radius
+        suggested = radius is None and self.beta is None
+        if suggested:
             if len(pos) < 2:
                 raise ValueError(
                     "a single point has no density to suggest a radius from: give --radius"
                 )
             radius = suggest_radius(pos, neighbors=_NEIGHBORS)
+        encoder = self._encoder(radius)
+        x = _centered(pos, encoder.alpha[0], self.eps)
+        dtype, computed_in = _name(pos.dtype), _name(x.dtype)
+        box = (pos.amax(0) - pos.amin(0)).tolist()
+        self.title("encode")
+        self.show(
+            labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, {dtype}"),
+            labeled(
+                "", f"box {text.box(box)}, in the cloud's own units, computed in {computed_in}"
+            ),
+        )
+        if note := _rounding(pos, encoder.radius[0]):
+            self.show(labeled("note", note))
+        neighbors = min(_NEIGHBORS, len(pos) - 1) if suggested else None
+        self.show(*self._settings(encoder, neighbors))
+        start = time.perf_counter()
+        (plan,) = encoder.plans(x, progress=False if self.silent else None)
+        expected = self._show_engine(plan)
+        G = plan.encode(encoder.A[0]).to(torch.complex64)
+        spent = time.perf_counter() - start
+        about = {"source": source, "points": len(pos), "box": box, "dtype": dtype}
+        sizes = {"radius": encoder.radius[0], "alpha": encoder.alpha[0], "beta": encoder.beta[0]}
+        self.report(
+            cloud={**about, "computed_in": computed_in, "note": note},
+            setting={**sizes, "suggested": suggested, "dim": self.dim, "seed": self.seed},
+            engine={"engine": plan.engine, "eps": self.eps, "expected": expected},
+            result=self._write(self._stored(G), spent),
+        )
+
+    def _write(self, stored: Tensor, spent: float) -> dict[str, object]:  # (N, columns)
+        """Write the output, show the result, and return what is reported of it."""
+        if self.output is not None:
+            save_array(self.output, stored.numpy())
+        size, threads = stored.numel() * stored.element_size(), torch.get_num_threads()
+        shape, dtype = tuple(stored.shape), _name(stored.dtype)
+        pace = f"{len(stored) / spent:,.0f} points/s on {text.counted(threads, 'thread')}"
+        self.show(
+            labeled("time", f"{text.seconds(spent)}, {pace}"),
+            labeled("result", f"{shape} {dtype}, {text.bytes_of(size)}"),
+            *([] if self.output is None else [labeled("written", str(self.output))]),
+        )
+        about = {"shape": shape, "dtype": dtype, "bytes": size, "seconds": spent}
+        return {**about, "threads": threads, "output": self.output}
+
+    def _encoder(self, radius: float | None) -> VecKM:
         default = None if self.alpha is not None else DEFAULT_DETAIL
         return VecKM(
             self.dim,
@@ -137,35 +160,17 @@ class Encode(CloudVerb):
             seed=self.seed,
         )
 
-    def _about_cloud(self, source: str, pos: Tensor, x: Tensor, radius: float) -> dict[str, Any]:
-        box, note = (pos.amax(0) - pos.amin(0)).tolist(), _rounding(pos, radius)
-        dtype, computed_in = _name(pos.dtype), _name(x.dtype)
-        self.title("encode")
-        self.show(labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, {dtype}"))
-        self.show(labeled("", f"box {text.box(box)}, in the cloud's own units"))
-        if computed_in != dtype:
-            self.show(labeled("", f"computed in {computed_in}, relative to the center of the box"))
-        if note is not None:
-            self.show(labeled("note", note))
-        about = {"source": source, "points": len(pos), "box": box, "dtype": dtype}
-        return {**about, "computed_in": computed_in, "note": note}
-
-    def _about_setting(self, encoder: VecKM, points: int) -> dict[str, Any]:
-        radius, alpha, beta = encoder.radius[0], encoder.alpha[0], encoder.beta[0]
-        suggested = self.radius is None and self.beta is None
-        neighbors = min(_NEIGHBORS, points - 1)
+    def _settings(self, encoder: VecKM, neighbors: int | None = None) -> list[str]:
         why = f" (suggested: half of the points have {neighbors} others or more within it)"
+        radius, alpha, beta = encoder.radius[0], encoder.alpha[0], encoder.beta[0]
         scale = f"detail {number(alpha * radius)}: alpha {number(alpha)}, beta {number(beta)}"
-        self.show(
-            labeled("window", f"{self.window}, radius {number(radius)}{why if suggested else ''}"),
+        return [
+            labeled("window", f"{self.window}, radius {number(radius)}{why if neighbors else ''}"),
             labeled("encoding", f"{self.dim} complex numbers per point, seed {self.seed}; {scale}"),
-        )
-        about = {"window": self.window, "radius": radius, "suggested": suggested}
-        sizes = {"neighbors": neighbors, "dim": self.dim, "alpha": alpha, "beta": beta}
-        return {**about, **sizes, "eps": self.eps, "seed": self.seed}
+        ]
 
-    def _about_engine(self, plan: Plan) -> dict[str, Any]:
-        """The engine, and the expected seconds of each; None where it cannot do it."""
+    def _show_engine(self, plan: Plan) -> dict[str, float | None]:
+        """Show the engine and the expected seconds of each; returns those, None if it cannot."""
         auto = f"chosen by auto: the least expected time within eps = {self.eps:g}"
         why = auto if self.engine == "auto" else "as requested"
         self.show(labeled("engine", f"{plan.engine}, {why}"))
@@ -174,22 +179,7 @@ class Encode(CloudVerb):
             mark = " <-" if name == plan.engine else ""
             noisy = "   noisy, ignores eps: only on request" if name == "random" else ""
             self.show(labeled("", f"  {name:<10} {text.seconds(cost):>9} expected{mark}{noisy}"))
-        about = {"engine": plan.engine, "asked": self.engine, "eps": self.eps}
-        return {**about, "expected": costs}
-
-    def _write(self, G: Tensor, spent: float) -> dict[str, Any]:  # (N, D) complex64
-        if self.output is not None:
-            save_array(self.output, self._stored(G).numpy())
-        size, speed = G.numel() * G.element_size(), len(G) / spent
-        threads, dtype = torch.get_num_threads(), _name(G.dtype)
-        pace = f"{speed:,.0f} points/s on {text.counted(threads, 'thread')}"
-        self.show(
-            labeled("time", f"{text.seconds(spent)}, {pace}"),
-            labeled("result", f"{tuple(G.shape)} {dtype}, {text.bytes_of(size)}"),
-            *([] if self.output is None else [labeled("written", str(self.output))]),
-        )
-        about = {"shape": tuple(G.shape), "dtype": dtype, "bytes": size, "seconds": spent}
-        return {**about, "points_per_second": speed, "threads": threads, "output": self.output}
+        return costs
 
     def _stored(self, G: Tensor) -> Tensor:  # (N, D) complex64
         """The requested form of the output: components, half precision, or unchanged."""

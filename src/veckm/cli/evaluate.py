@@ -1,18 +1,19 @@
-"""veckm evaluate normals: the error of our normals against the truth, beside PCA."""
+"""veckm evaluate: the error of normals beside PCA, and the metrics of the networks for labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from tyro.conf import Positional, arg
 
-from veckm.cli.verb import Verb, coordinates, read_cloud
+from veckm.cli import networks
+from veckm.cli.verb import OutputFile, Verb, check_output, coordinates, read_cloud, save_json
 from veckm.data import shapes
 from veckm.data.pcpnet import PCPNet
 from veckm.data.protocol import SETS, LabeledCloud
@@ -21,18 +22,19 @@ from veckm.tasks.normals import load
 from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.estimate import estimate, shipped
 from veckm.tasks.normals.evaluate import angle_error, rmse
+from veckm.training import evaluate, load_checkpoint
 
 _SAMPLE_POINTS = 20_000
 #: Neighbors of PCA, the usual choices.
 _NEIGHBORS = (18, 122)
 
-_Source = Annotated[
-    Path | None, arg(metavar="[PATH]", help_behavior_hint="(default: a sample scan)")
+_Source = Positional[
+    Annotated[Path | None, arg(metavar="[PATH]", help_behavior_hint="(default: a sample scan)")]
 ]
 _Weights = Annotated[
     Path | None, arg(metavar="FILE", help_behavior_hint="(default: those of the package)")
 ]
-_Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
+_Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,11 @@ class EvaluateNormals(Verb):
     the clouds of a set.
     """
 
-    source: Positional[_Source] = None
+    source: _Source = None
     """Folder with test shapes in the layout of PCPNet, or a cloud file with known normals."""
     weights: _Weights = None
     """Weights (.safetensors), with their settings (.json) beside them."""
-    limit: _Limit = None
+    limit: networks.Limit = None
     """Take the first K clouds only."""
 
     def run(self) -> None:
@@ -64,37 +66,107 @@ class EvaluateNormals(Verb):
             for method, normal in found.items():
                 error = rmse(angle_error(normal, truth))
                 scores.setdefault(method, {}).setdefault(cloud.set, []).append(error)
-        table = {m: {key: fmean(v) for key, v in sets.items()} for m, sets in scores.items()}
-        table = {method: {**row, "mean": fmean(row.values())} for method, row in table.items()}
-        self.show(*_lines(table))
-        self.report(rmse_degrees=table)
+        means = {m: {key: fmean(v) for key, v in sets.items()} for m, sets in scores.items()}
+        means = {method: {**row, "mean": fmean(row.values())} for method, row in means.items()}
+        columns = sorted(means["veckm"], key=[*SETS, "cloud", "mean"].index)
+        self.show("", f"{'RMSE, degrees':<16}" + "".join(f"{name:>10}" for name in columns))
+        for method, row in means.items():
+            self.show(f"{method:<16}" + "".join(f"{row[name]:>10.2f}" for name in columns))
+        self.report(rmse_degrees=means)
 
     def _clouds(self) -> Iterator[LabeledCloud]:
+        if self.source is not None and self.source.is_dir():
+            yield from PCPNet(self.source, "test")
+            return
         if self.source is None:
             shape = shapes.scan(_SAMPLE_POINTS)
-            yield _whole("sample scan", shape.pos, shape.normal)
-        elif self.source.is_dir():
-            yield from PCPNet(self.source, "test")
+            name, pos, normal = "sample scan", shape.pos, shape.normal
         else:
             cloud = read_cloud(self.source)
             if cloud.normals is None:
                 raise ValueError(f"{self.source}: has no normals to compare with")
+            name, pos = self.source.stem, coordinates(cloud)
             normal = torch.from_numpy(cloud.normals.astype("float32"))
-            yield _whole(self.source.stem, coordinates(cloud), normal)
+        yield LabeledCloud(name, "cloud", pos, normal, torch.arange(len(pos)))
 
 
-def _whole(name: str, pos: torch.Tensor, normal: torch.Tensor) -> LabeledCloud:
-    """A cloud of which every point is evaluated."""
-    return LabeledCloud(name, "cloud", pos, normal, torch.arange(len(pos)))
+@dataclass(frozen=True)
+class _Evaluate(networks.NetworkVerb):
+    """Options of all networks for labels."""
+
+    checkpoint: _Checkpoint
+    """A last.pt of `veckm train`, or the folder that it is in."""
+    data: networks.Folder
+    """Folder with the data; nothing is downloaded."""
+    batch: int = 32
+    """Clouds at a time."""
+    output: OutputFile = None
+    """Where the metrics go: .json."""
+
+    def run(self) -> None:
+        """Read, measure, print and save."""
+        from veckm.models import rebuild  # all networks: not for other verbs
+
+        if self.output is not None:
+            check_output(self.output, None, "metrics", (".json",))
+        saved, expected = load_checkpoint(self.checkpoint), self.kind.name
+        config, name = saved.config, saved.task["name"]
+        if name != expected:
+            raise ValueError(
+                f"{self.checkpoint} is of {config['name']} for {name}, not for {expected}; "
+                f"use veckm evaluate {name}"
+            )
+        task = self.kind(**{k: v for k, v in saved.task.items() if k != "name"})
+        model = rebuild(config)
+        saved.restore(model, self.checkpoint)
+        normals, classes = bool(config["in_channels"]), saved.data["classes"]
+        wanted = networks.Selection(self.data, "test", task.points, normals, classes)
+        samples = self.to_test(self.read(wanted), task.points)
+        if list(samples.classes) != classes:
+            raise ValueError(
+                f"{self.data} has the classes {_listed(samples.classes)}, but {self.checkpoint} "
+                f"was trained on {_listed(classes)}"
+            )
+        device = self.choose_device()
+        label = None if self.silent else "evaluate"
+        scores = evaluate(
+            model.to(device), task, samples, batch=self.batch, device=device, label=label
+        )
+        about: dict[str, Any] = {
+            "task": name,
+            "model": config,
+            "epoch": saved.epoch,
+            "epochs": saved.recipe["epochs"],
+            "data": str(self.data),
+            "checksum": samples.checksum,
+            "samples": len(samples),
+            "scores": scores,
+        }
+        if self.output is not None:
+            save_json(self.output, about)
+        self.report(**about)
+        unfinished = "" if saved.epoch == about["epochs"] else ", which is not the last"
+        self.show(
+            f"{config['name']}{' with VecKM' if config['encoding'] else ''}, epoch {saved.epoch} "
+            f"of {about['epochs']}{unfinished}; {len(samples):,} samples of the test split",
+            networks.table(scores),
+        )
 
 
-def _lines(table: dict[str, dict[str, float]]) -> list[str]:
-    """A table of the sets in the order of the published ones."""
-    first = next(iter(table.values()))
-    columns = sorted(first, key=[*SETS, "cloud", "mean"].index)
-    head = f"{'RMSE, degrees':<16}" + "".join(f"{name:>10}" for name in columns)
-    rows = [
-        f"{method:<16}" + "".join(f"{row[name]:>10.2f}" for name in columns)
-        for method, row in table.items()
-    ]
-    return ["", head, *rows]
+def _listed(classes: Sequence[str]) -> str:
+    return f"{len(classes)}: {', '.join(classes[:5])}{', ...' if len(classes) > 5 else ''}"
+
+
+@dataclass(frozen=True)
+class EvaluateClassification(networks.ObjectVerb, _Evaluate):
+    """Instance and class accuracy of a trained network on the test split of ModelNet."""
+
+
+@dataclass(frozen=True)
+class EvaluatePartSegmentation(networks.PartVerb, _Evaluate):
+    """Instance and class mIoU of a trained network on the test split of ShapeNetPart."""
+
+
+@dataclass(frozen=True)
+class EvaluateSemanticSegmentation(networks.SceneVerb, _Evaluate):
+    """mIoU and accuracies of a trained network on all points of the area that was left out."""

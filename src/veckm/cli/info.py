@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,16 +38,6 @@ _NORMALS_HALO, _ENCODE_HALO = 3.0, 1.5
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The expected cost of a verb on this machine, from a trial run on a part of the points."""
-
-    verb: str
-    seconds: float
-    memory: float  # bytes
-    tiles: bool
-
-
-@dataclass(frozen=True)
 class Info(Verb):
     """Show what a cloud file holds, how dense it is, and what normals and encodings would cost.
 
@@ -55,7 +45,6 @@ class Info(Verb):
     """
 
     cloud: InputFile
-    """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     quick: Flag = False
     """Only the contents of the file, without a trial run."""
 
@@ -72,7 +61,7 @@ class Info(Verb):
             header, count = source.like(), source.count
             low, high = source.bounds()
             xyz = None if self.quick else _part(source, low, high, self.silent)
-        about = {
+        about: dict[str, Any] = {
             "path": str(self.cloud),
             "format": kind.name,
             "bytes": self.cloud.stat().st_size,
@@ -81,48 +70,42 @@ class Info(Verb):
             "high": high.tolist(),
             "fields": {name: _dtype(values) for name, values in header.fields.items()},
             "crs": header.crs,
+            **_trial(xyz, (low + high) / 2, count),
         }
-        trial = _trial(xyz, (low + high) / 2, count)
-        self.show(*_header_lines(about), *_trial_lines(**trial))
-        self.report(**about, **{**trial, "costs": [asdict(cost) for cost in trial["costs"]]})
+        self.show(*_lines(about))
+        self.report(**about)
 
 
-def _header_lines(about: dict[str, Any]) -> list[str]:
+def _lines(about: dict[str, Any]) -> list[str]:
     box = text.box(b - a for a, b in zip(about["low"], about["high"], strict=True))
     corner = ", ".join(f"{value:.10g}" for value in about["low"])
     names = ", ".join(f"{name} {dtype}" for name, dtype in about["fields"].items())
-    return [
+    out = [
         labeled("file", f"{about['path']}: {about['format']}, {text.bytes_of(about['bytes'])}"),
         labeled("points", f"{about['points']:,}"),
         labeled("box", f"{box} from ({corner}), in the file's own units"),
         labeled("fields", names or "coordinates only"),
         labeled("crs", " ".join(about["crs"].split())[:100] if about["crs"] else "none"),
     ]
-
-
-def _trial_lines(
-    spacing: float | None, radius: float | None, tried: int, costs: tuple[Cost, ...]
-) -> list[str]:
-    if spacing is None or radius is None:
-        return []
+    if about["radius"] is None:
+        return out
     why = f"half of the points have {_NEIGHBORS} others or more within it"
-    out = [
-        labeled("spacing", f"{number(spacing)} to the nearest other point, median"),
-        labeled("radius", f"{number(radius)} suggested: {why}"),
-    ]
-    for cost in costs:
-        memory = f"{text.bytes_of(int(cost.memory))} of memory{' in tiles' if cost.tiles else ''}"
-        out.append(
-            labeled(cost.verb, f"about {text.seconds(max(1, round(cost.seconds)))} and {memory}")
-        )
+    out.append(labeled("spacing", f"{number(about['spacing'])} to the nearest point, median"))
+    out.append(labeled("radius", f"{number(about['radius'])} suggested: {why}"))
+    for cost in about["costs"]:
+        duration = text.seconds(max(1, round(cost["seconds"])))
+        memory = f"{text.bytes_of(int(cost['memory']))} of memory"
+        tiles = " in tiles" if cost["tiles"] else ""
+        out.append(labeled(cost["verb"], f"about {duration} and {memory}{tiles}"))
     threads = text.counted(torch.get_num_threads(), "thread")
-    return [*out, labeled("", f"estimated from {text.counted(tried, 'point')} with {threads}")]
+    tried = text.counted(about["tried"], "point")
+    return [*out, labeled("", f"estimated from {tried} with {threads}")]
 
 
 def _trial(xyz: np.ndarray | None, center: np.ndarray, count: int) -> dict[str, Any]:
     """Density, the suggested radius and the cost of the verbs, from points of the cloud."""
     if xyz is None or len(xyz) < 2:
-        return {"spacing": None, "radius": None, "tried": 0, "costs": ()}
+        return {"spacing": None, "radius": None, "tried": 0, "costs": []}
     pos = torch.from_numpy(xyz - center)
     radius = suggest_radius(pos, neighbors=_NEIGHBORS)
     nearest = pos[(pos - pos[0]).square().sum(1).argsort()[:_TRIAL]]  # as dense as the cloud
@@ -159,26 +142,21 @@ def _part(source: Source, low: np.ndarray, high: np.ndarray, silent: bool) -> np
     return np.concatenate(kept)
 
 
-def _costs(pos: Tensor, radius: float, count: int) -> tuple[Cost, ...]:
-    """The cost of both verbs, scaled up from a part of the cloud: they are linear."""
-    tiles = count > LARGE
+def _costs(pos: Tensor, radius: float, count: int) -> list[dict[str, Any]]:
+    """Seconds and bytes of both verbs, scaled up from a part of the cloud: they are linear."""
     encoder = VecKM(_DIM, radius=radius, detail=DEFAULT_DETAIL)
     x = (pos - pos.mean(0)).float()
-
-    def cost(verb: str, work: Callable[[], object], bytes_: float, halo: float) -> Cost:
-        in_memory = min(count, int(halo * TILE)) if tiles else count
-        seconds = _seconds(work) / len(pos) * count
-        return Cost(verb, seconds, _BASE + bytes_ * in_memory, tiles)
-
-    return (
-        cost("normals", lambda: estimate(pos, curvature=True), _NORMALS, _NORMALS_HALO),
-        cost("encode", lambda: encoder(x, progress=False), _ENCODE * _DIM, _ENCODE_HALO),
-    )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    """The time of the second call: the first includes what is set up once."""
-    work()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    trials: dict[str, tuple[Callable[[], object], float, float]] = {
+        "normals": (lambda: estimate(pos, curvature=True), _NORMALS, _NORMALS_HALO),
+        "encode": (lambda: encoder(x, progress=False), _ENCODE * _DIM, _ENCODE_HALO),
+    }
+    tiles, out = count > LARGE, []
+    for verb, (work, point_bytes, halo) in trials.items():
+        held = min(count, int(halo * TILE)) if tiles else count
+        work()  # the first call includes what is set up once
+        start = time.perf_counter()
+        work()
+        seconds = (time.perf_counter() - start) / len(pos) * count
+        memory = _BASE + point_bytes * held
+        out.append({"verb": verb, "seconds": seconds, "memory": memory, "tiles": tiles})
+    return out

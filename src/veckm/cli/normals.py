@@ -18,6 +18,7 @@ from veckm.cli.tiles import CloudVerb
 from veckm.cli.verb import Flag, OutputFile, coordinates
 from veckm.cloud import PointCloud
 from veckm.io import WRITABLE, write
+from veckm.io.formats import output_note
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
@@ -74,7 +75,8 @@ class Normals(CloudVerb):
         self.show(*self._lines(found, spent, orient, error))
         if self.output is not None:
             write(self.output, _with(cloud, found))
-            self.show(labeled("written", str(self.output)))
+            note = "" if self.cloud is None else output_note(self.cloud, self.output)
+            self.show(labeled("written", f"{self.output}{note}"))
         self.report(
             cloud=source,
             points=len(pos),

@@ -11,10 +11,10 @@ from torch import Tensor
 from tyro.conf import OmitArgPrefixes, arg
 
 from veckm.cli.text import counted, labeled, seconds
-from veckm.cli.verb import InputFileOrSample, OutputFile, Verb, check_output, read_cloud
+from veckm.cli.verb import Count, InputFileOrSample, OutputFile, Verb, check_output, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
-from veckm.io import open_source, source_if_by_range
+from veckm.io.formats import open_source, output_note, source_if_by_range
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
 
@@ -22,20 +22,17 @@ from veckm.scan.run import TILE, run
 LARGE = 2_000_000
 _SAMPLE_POINTS = 20_000
 
-_Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="")]
-_Address = Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")]
-
 
 @dataclass(frozen=True)
 class Tiles:
     """Options for clouds larger than memory."""
 
-    tile: _Count = None
+    tile: Count = None
     """Process the cloud in tiles of at most K points: resumable, with memory that does not depend
     on its size. The default above 2 million points, with tiles of 200,000."""
-    workers: _Count = None
+    workers: Count = None
     """Process tiles in K processes on this machine, with Dask."""
-    scheduler: _Address = None
+    scheduler: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Process tiles on the workers of a running Dask scheduler, for example tcp://host:8786."""
 
     def needed(self, cloud: Path) -> bool:
@@ -55,7 +52,6 @@ class CloudVerb(Verb):
     suffixes: ClassVar[tuple[str, ...]]  # of the output
 
     cloud: InputFileOrSample = None
-    """Points: LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
     output: OutputFile = None
     tiles: OmitArgPrefixes[Tiles] = Tiles()
 
@@ -101,6 +97,6 @@ class CloudVerb(Verb):
             labeled("cloud", f"{cloud}: {counted(done.points, 'point')}"),
             labeled("tiles", f"{done.tiles}{resumed}"),
             labeled("time", f"{seconds(done.seconds)}, {done.points / done.seconds:,.0f} points/s"),
-            labeled("written", str(self.output)),
+            labeled("written", f"{self.output}{output_note(cloud, self.output)}"),
         )
         self.report(cloud=cloud, **about, **asdict(done), output=self.output)

@@ -1,25 +1,46 @@
-"""veckm train normals: the network that comes with the package, anew."""
+"""veckm train: the network for normals, or one of the networks for labels.
+
+Several processes: `torchrun --no-python --nproc-per-node 2 veckm train classification FOLDER`;
+each takes its slice of every batch. A run that was stopped resumes when it is run again with the
+same options.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Suppress, arg
 
 from veckm import __version__
-from veckm.cli.verb import Verb
+from veckm.cli import networks
+from veckm.cli.verb import Flag, Verb, save_json
+from veckm.data.augment import Augment
 from veckm.data.meshes import load_meshes
+from veckm.data.s3dis import CLASSES
+from veckm.data.samples import Samples, hold_out
+from veckm.memory import keep_freed_memory
+from veckm.tasks.classification import Classification
 from veckm.tasks.normals import save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.network import NormalNet
-from veckm.tasks.normals.train import Budget, make_example, train
+from veckm.tasks.normals.train import Budget, make_example
+from veckm.tasks.normals.train import train as train_normals
+from veckm.training import train
+from veckm.training.ranks import joined
+
+_Default = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]
+_Normals = Annotated[Flag, arg(help="Give the network the normals too, where the data has them.")]
+_Out = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/TASK)")]
 
 
 @dataclass(frozen=True)
 class TrainNormals(Verb):
     """Train the normal network: on procedural surfaces and scans, and on meshes if there are any.
 
-    The last step is what is kept; nothing is chosen by a test. Killed and run again, it goes on.
+    The last step is kept; nothing is chosen by a test. A stopped run resumes when run again.
     """
 
     out: Path = Path("runs/normals")
@@ -33,11 +54,11 @@ class TrainNormals(Verb):
     scans: int = 20
     """Clouds of statues and streets as scanners see them."""
     stages: int = 2
-    """Of the network."""
+    """Stages of the network."""
     hidden: int = 16
-    """Numbers a neighbor."""
+    """Numbers per neighbor."""
     steps: int = 3000
-    """Of every stage."""
+    """Steps of every stage."""
     seed: int = 0
     """Of the clouds, the weights and the order."""
 
@@ -55,8 +76,8 @@ class TrainNormals(Verb):
             raise ValueError(
                 "there is nothing to learn from: give --meshes, --procedural or --scans"
             )
-        net = NormalNet(self.stages, self.hidden, seed=self.seed)
-        train(net, examples, budget, self.out, self.show)
+        net, weights = NormalNet(self.stages, self.hidden, seed=self.seed), "normals.safetensors"
+        train_normals(net, examples, budget, self.out, self.show)
         about: dict[str, object] = {
             "veckm": __version__,
             "recipe": asdict(recipe),
@@ -64,6 +85,145 @@ class TrainNormals(Verb):
             "meshes": sorted(found),
             "minutes": round((time.perf_counter() - begin) / 60, 1),
         }
-        save(net, self.out / "normals.safetensors", about)
-        self.report(**{**about, "weights": self.out / "normals.safetensors"})
-        self.show(f"written: {self.out / 'normals.safetensors'} and .json")
+        save(net, self.out / weights, about)
+        self.report(**about, weights=self.out / weights)
+        self.show(f"written: {self.out / weights} and .json")
+
+
+@dataclass(frozen=True)
+class _Train(networks.NetworkVerb):
+    """Options of all networks for labels."""
+
+    data: networks.Folder
+    """Folder with the data; nothing is downloaded."""
+    out: _Out = None
+    """Folder for the checkpoint of the last epoch, the log and the metrics."""
+    model: str = "pointnet"
+    """Name of the network: pointnet, pointnet2, pct, ...; a wrong one lists those of the task."""
+    veckm: Flag = False
+    """Use the network's VecKM counterpart."""
+    epochs: _Default = None
+    """Passes over the data."""
+    batch: _Default = None
+    """Clouds per step, all processes together."""
+    rate: float = 1e-3
+    """First learning rate."""
+    points: _Default = None
+    """Points per cloud."""
+    val_share: float = 0.0
+    """Share of the training split that is held out for validation, chosen by the seed."""
+    validate_every: int = 0
+    """Validate after every so many epochs; 0 for the last only."""
+    no_augment: Flag = False
+    """Do not augment the clouds."""
+    seed: int = 0
+    """Of the weights, the order and the augmentation."""
+    normals: Suppress[bool] = False  # an option where the data has normals
+    classes: Suppress[tuple[str, ...]] = CLASSES  # an option for scenes
+
+    def _task(self) -> networks.AnyTask:
+        return self.kind() if self.points is None else self.kind(points=self.points)
+
+    def _augment(self, task: networks.AnyTask) -> Augment:
+        return task.augment(self.normals)
+
+    def run(self) -> None:
+        """Read, train, save."""
+        from veckm.models import create_model, list_models, parameter_count  # not for other verbs
+
+        keep_freed_memory()
+        device, task = self.choose_device(), self._task()
+        out = Path("runs", task.name) if self.out is None else self.out
+        if self.model not in (names := list_models(task.name)):  # type: ignore[arg-type]
+            raise ValueError(
+                f"--model {self.model}: the networks for {task.name} are {', '.join(names)}"
+            )
+        given = {"epochs": self.epochs, "batch": self.batch}
+        given = {name: value for name, value in given.items() if value is not None}
+        recipe = task.recipe(rate=self.rate, seed=self.seed, **given)
+        with joined(device) as ranks:
+            say = self.show if ranks.first else lambda *_: None
+            samples, validation = self._sets(task.points)
+            task = replace(task, num_classes=len(samples.classes))
+            model = create_model(
+                self.model,
+                task=task.name,  # type: ignore[arg-type]
+                veckm=self.veckm,
+                num_classes=task.num_classes,
+                in_channels=samples.in_channels,
+                seed=self.seed,
+            )
+            say(
+                f"veckm {__version__} train {task.name}: {self.model}"
+                f"{' with VecKM' if self.veckm else ''}, {parameter_count(model):,} parameters",
+                f"{len(samples):,} samples of {self.data}, checksum {samples.checksum[:12]}",
+                f"{recipe}",
+            )
+            scores = train(
+                model,
+                task,
+                samples,
+                recipe,
+                out,
+                augment=None if self.no_augment else self._augment(task),
+                validation=validation,
+                validate_every=self.validate_every,
+                device=device,
+                note=say,
+            )
+            if scores and ranks.first:
+                about = {"task": task.name, "epoch": recipe.epochs, "set": "validation"}
+                save_json(out / "metrics.json", {**about, **scores})
+                say("validation, last epoch", networks.table(scores))
+            if ranks.first:
+                self.report(task=task.name, epochs=recipe.epochs, out=out, scores=scores)
+
+    def _sets(self, points: int) -> tuple[Samples, Samples | None]:
+        """The training set, and a share of it held out for validation: rooms, not their blocks."""
+        wanted = networks.Selection(self.data, "train", points, self.normals, self.classes)
+        samples = self.read(wanted, self.seed)
+        if self.val_share == 0:
+            return self.to_train(samples, points), None
+        kept, held = hold_out(samples, self.val_share, self.seed)
+        return self.to_train(kept, points), self.to_test(held, points)
+
+
+@dataclass(frozen=True)
+class TrainClassification(networks.ObjectVerb, _Train):
+    """Train a network to classify objects, on ModelNet in any of its layouts.
+
+    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
+    """
+
+    normals: _Normals = False
+    smoothing: float = 0.0
+    """Smooth the labels by so much; the authors of VecKM use 0.2."""
+    drop: float = 0.0
+    """Drop up to this share of the points of a cloud; the authors of VecKM use 0.875."""
+
+    def _task(self) -> networks.AnyTask:
+        return Classification(points=super()._task().points, smoothing=self.smoothing)
+
+    def _augment(self, task: networks.AnyTask) -> Augment:
+        return replace(super()._augment(task), drop=self.drop)
+
+
+@dataclass(frozen=True)
+class TrainPartSegmentation(networks.PartVerb, _Train):
+    """Train a network to segment objects into parts, on ShapeNetPart.
+
+    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
+    """
+
+    normals: _Normals = False
+
+
+@dataclass(frozen=True)
+class TrainSemanticSegmentation(networks.SceneVerb, _Train):
+    """Train a network to classify every point of a room, on S3DIS or scenes like it.
+
+    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
+    """
+
+    classes: tuple[str, ...] = CLASSES
+    """Names of the labels, in their order."""

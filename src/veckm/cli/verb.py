@@ -19,15 +19,21 @@ from veckm.cloud import PointCloud
 from veckm.io import FileError, read
 from veckm.io.atomic import writing
 
+_INPUTS = "LAS, LAZ, PLY, PCD, XYZ, CSV, PTS, NPY, NPZ or KITTI .bin; E57 is only read"
+
 #: Types of options that several verbs have.
 Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
-InputFile = Positional[Annotated[Path, arg(metavar="FILE")]]
+InputFile = Positional[Annotated[Path, arg(metavar="FILE", help=f"{_INPUTS}.")]]
 InputFileOrSample = Positional[
-    Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a sample scan)")]
+    Annotated[
+        Path | None,
+        arg(metavar="[FILE]", help=f"{_INPUTS}.", help_behavior_hint="(default: a sample)"),
+    ]
 ]
 OutputFile = Annotated[
     Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
 ]
+Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,7 @@ class Verb(ABC):
     def report(self, **values: object) -> None:
         """With ``--json``, print the values as one JSON object, after the version."""
         if self.common.json:
-            about = {"veckm": __version__, **values}
-            print(json.dumps(about, default=str), flush=True)
+            print(json.dumps({"veckm": __version__, **values}, default=str), flush=True)
 
 
 def read_cloud(path: Path) -> PointCloud:
@@ -95,14 +100,7 @@ def coordinates(cloud: PointCloud) -> Tensor:  # (N, 3) float32 or float64
 
 
 def check_output(path: Path, source: Path | None, what: str, suffixes: tuple[str, ...]) -> None:
-    """Raise now what would otherwise fail after the work is done.
-
-    Args:
-        path: the file to write.
-        source: the file that is read, which is never overwritten.
-        what: the contents, for the message.
-        suffixes: the file names that are allowed.
-    """
+    """Raise now what would otherwise fail after the work; ``source`` is never overwritten."""
     if path.suffix.lower() not in suffixes:
         raise ValueError(
             f"{path}: {what} are written as {' or '.join(suffixes)}; choose a name that ends so"
@@ -123,3 +121,10 @@ def save_array(path: Path, array: np.ndarray) -> None:
     """Write a .npy file atomically."""
     with writing(path) as file:
         np.save(file, array, allow_pickle=False)
+
+
+def save_json(path: Path, values: dict[str, object]) -> None:
+    """Write a JSON object, after the version, atomically."""
+    text = json.dumps({"veckm": __version__, **values}, indent=2, default=str)
+    with writing(path) as file:
+        file.write(text.encode())

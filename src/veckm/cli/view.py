@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from veckm.cli.text import bytes_of, labeled, seconds
-from veckm.cli.verb import Flag, Verb, check_output, read_cloud
+from veckm.cli.verb import Flag, InputFileOrSample, Verb, check_output, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.extras import need
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from veckm.viewer import DisplayCloud
     from veckm.viewer.encodings import Settings
 
-_File = Annotated[Path | None, arg(metavar="[FILE]", help_behavior_hint="(default: a statue)")]
 _Other = Annotated[Path | None, arg(metavar="[OTHER]", help_behavior_hint="(default: none)")]
 _Save = Annotated[
     Path | None, arg(metavar="FILE.html", help_behavior_hint="(default: served, not saved)")
@@ -45,8 +44,7 @@ class View(Verb):
     Without a file a statue is displayed.
     """
 
-    cloud: Positional[_File] = None
-    """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin."""
+    cloud: InputFileOrSample = None
     other: Positional[_Other] = None
     """A second cloud to compare with, for example a noisy one."""
     save: _Save = None
@@ -71,7 +69,8 @@ class View(Verb):
     def run(self) -> None:
         """Read, then save, or serve until Ctrl-C."""
         need("viser", "the viewer", "viewer")
-        from veckm.viewer.server import check_free
+        from veckm.viewer import Page, save_html, serve
+        from veckm.viewer.server import address, check_free
 
         if self.save is not None:
             check_output(self.save, self.cloud, "scenes", (".html",))
@@ -79,10 +78,35 @@ class View(Verb):
             check_free(self.host, self.port)  # before a large file is read in vain
         clouds = self._clouds()
         settings = self._settings(clouds[0])
-        if self.save is not None:
-            self._save(self.save, clouds, settings)
-        else:
-            self._serve(clouds, settings)
+        about = {"clouds": [cloud.name for cloud in clouds]}
+        lines = [labeled("cloud", f"{cloud.name}: {cloud.note}") for cloud in clouds]
+        host, port = (self.host, self.port) if self.save is None else ("127.0.0.1", 0)
+        start = time.perf_counter()
+        with serve(host, port) as server:
+            page = Page(server, *clouds, settings=settings, color=self.color)
+            if self.save is not None:
+                page.update()
+                size = save_html(self.save, server, clouds, page.legend)
+                spent = time.perf_counter() - start
+                self.title("view")
+                written = f"{self.save}: {bytes_of(size)}, in {seconds(spent)}"
+                self.show(*lines, labeled("written", written))
+                self.report(**about, output=self.save, bytes=size, seconds=spent)
+                return
+            page.start()
+            url = address(server)
+            self.title("view")
+            self.show(*lines, labeled("page", f"{url} (Ctrl-C ends it)"))
+            self.report(**about, page=url)
+            if not self.headless and _has_screen():
+                webbrowser.open(url)
+            try:
+                while True:
+                    time.sleep(3600)
+            except KeyboardInterrupt:
+                self.show("", "ended")
+            finally:
+                page.stop()
 
     def _clouds(self) -> list[DisplayCloud]:
         from veckm.viewer import DisplayCloud
@@ -91,11 +115,11 @@ class View(Verb):
             name, cloud = "sample statue", PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
         else:
             name, cloud = self.cloud.name, read_cloud(self.cloud)
-        clouds = [DisplayCloud.of(cloud, name, limit=self.points)]
-        if self.other is not None:
-            other, frame = read_cloud(self.other), clouds[0]
-            clouds.append(DisplayCloud.of(other, self.other.name, limit=self.points, frame=frame))
-        return clouds
+        first = DisplayCloud.of(cloud, name, limit=self.points)
+        if self.other is None:
+            return [first]
+        other = read_cloud(self.other)
+        return [first, DisplayCloud.of(other, self.other.name, limit=self.points, frame=first)]
 
     def _settings(self, first: DisplayCloud) -> Settings:
         from veckm.viewer.encodings import Settings
@@ -109,44 +133,6 @@ class View(Verb):
         else:
             settings = Settings(check_positive(self.radius, "--radius"))
         return replace(settings, dim=self.dim, noise=self.noise / 100)
-
-    def _save(self, path: Path, clouds: list[DisplayCloud], settings: Settings) -> None:
-        from veckm.viewer import Page, save_html, serve
-
-        start = time.perf_counter()
-        with serve(port=0) as server:
-            page = Page(server, *clouds, settings=settings, color=self.color)
-            page.update()
-            size = save_html(path, server, clouds, page.legend)
-        spent = time.perf_counter() - start
-        self._show_clouds(clouds)
-        self.show(labeled("written", f"{path}: {bytes_of(size)}, in {seconds(spent)}"))
-        self.report(clouds=[c.name for c in clouds], output=path, bytes=size, seconds=spent)
-
-    def _serve(self, clouds: list[DisplayCloud], settings: Settings) -> None:
-        from veckm.viewer import Page, serve
-        from veckm.viewer.server import address
-
-        with serve(self.host, self.port) as server:
-            page = Page(server, *clouds, settings=settings, color=self.color)
-            page.start()
-            url = address(server)
-            self._show_clouds(clouds)
-            self.show(labeled("page", f"{url} (Ctrl-C ends it)"))
-            self.report(clouds=[c.name for c in clouds], page=url)
-            if not self.headless and _has_screen():
-                webbrowser.open(url)
-            try:
-                while True:
-                    time.sleep(3600)
-            except KeyboardInterrupt:
-                self.show("", "ended")
-            finally:
-                page.stop()
-
-    def _show_clouds(self, clouds: list[DisplayCloud]) -> None:
-        self.title("view")
-        self.show(*(labeled("cloud", f"{cloud.name}: {cloud.note}") for cloud in clouds))
 
 
 def _has_screen() -> bool:

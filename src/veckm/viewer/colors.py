@@ -1,4 +1,4 @@
-"""Color maps that are readable with color blindness, and legends."""
+"""Colors of a cloud and what they mean; the color maps are readable with color blindness."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
+
+from veckm.palette import Color
+from veckm.tasks.normals import Estimate
+
+#: What a cloud can be colored by, as the page labels it.
+LABELS: dict[Color, str] = {
+    "encoding": "encoding",
+    "normals": "normals",
+    "curvature": "curvature",
+    "confidence": "confidence of normals",
+    "height": "height",
+    "file": "the file's own colors",
+    "match": "similarity of matching points",
+}
 
 #: Viridis, from dark to light, at ten places.
 SEQUENTIAL = (
@@ -65,13 +79,9 @@ def small_html(body: str, color: str = "inherit") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Coloring:
-    """A color for every displayed point, and what it means.
+    """A color for every displayed point, and what it means."""
 
-    Shapes:
-        - rgb: (M, 3) uint8
-    """
-
-    rgb: np.ndarray
+    rgb: np.ndarray  # (M, 3) uint8
     legend: Legend
 
 
@@ -92,8 +102,11 @@ def map_colors(
 def color_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
     """Colors from the 2nd to the 98th percentile."""
     low, high = np.percentile(values, [2, 98]).tolist()
-    legend = Legend(title, _distinct(low, high), SEQUENTIAL, note=note)
-    return Coloring(map_colors(values, low, high), legend)
+    for digits in range(3, 12):  # as many as it takes to tell the ends apart
+        labels = f"{low:.{digits}g}", f"{high:.{digits}g}"
+        if labels[0] != labels[1]:
+            break
+    return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note=note))
 
 
 def color_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
@@ -103,22 +116,34 @@ def color_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  #
     return Coloring(map_colors(values, -end, end, DIVERGING), legend)
 
 
-def _distinct(low: float, high: float) -> tuple[str, str]:
-    """Both numbers with as many digits as it takes to tell them apart."""
-    for digits in range(3, 12):
-        a, b = f"{low:.{digits}g}", f"{high:.{digits}g}"
-        if a != b:
-            break
-    return a, b
+def color_by_similarity(values: np.ndarray, title: str) -> Coloring:  # (M,)
+    """Colors of similarities, from 0 to 1."""
+    legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, note="Proposition 2; no unit")
+    return Coloring(map_colors(values, 0.0, 1.0), legend)
 
 
-def to_uint8(colors: np.ndarray) -> np.ndarray:  # (M, 3) in a file's range -> (M, 3) uint8
-    """Colors of a file as bytes: it may store bytes, 16-bit numbers, or numbers from 0 to 1."""
+def color_by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
+    """By normals, curvature or confidence; the note tells where the normals come from."""
+    if color == "normals":
+        rgb = np.rint((surface.normal.numpy() * 0.5 + 0.5) * 255).clip(0, 255).astype(np.uint8)
+        axes = ("x: red from -1 to 1", "y: green from -1 to 1", "z: blue from -1 to 1")
+        return Coloring(rgb, Legend("Normals, unit length", axes, RED_GREEN_BLUE, False, note))
+    if color == "curvature":
+        values = surface.mean_curvature.nan_to_num().float().numpy()
+        note = "a sphere with outward normals is positive; 5 % lie beyond the ends"
+        return color_signed(values, "Mean curvature, 1 / the file's unit", note)
+    error, note = surface.error.nan_to_num().float().numpy(), "yellow is least certain"
+    return color_range(error, "Expected error of normals, degrees", note)
+
+
+def color_by_file(colors: np.ndarray) -> Coloring:  # (M, 3) in bytes, 16 bits, or from 0 to 1
+    """The colors of a file, whatever range it stores them in."""
     values = np.asarray(colors, dtype=np.float64)
     top = float(values.max(initial=0.0))
     if colors.dtype.kind == "f" and top <= 1.0:
         values = values * 255
     elif top > 255:
         values = values / 257
-    out: np.ndarray = np.rint(values.clip(0, 255)).astype(np.uint8)
-    return out
+    labels, gray = ("red, green and blue as stored",), ((160, 160, 160),)
+    rgb = np.rint(values.clip(0, 255)).astype(np.uint8)
+    return Coloring(rgb, Legend("The file's own colors", labels, gray, False))

@@ -48,11 +48,10 @@ class DisplayCloud:
         limit: int = LIMIT,
         frame: DisplayCloud | None = None,
     ) -> DisplayCloud:
-        """Prepare a cloud for the page.
+        """Prepare a cloud of at least two points, all finite, for the page.
 
         Args:
-            cloud: at least two points, all finite.
-            name: of the cloud, for the page.
+            cloud, name: the points, and what the page calls them.
             limit: the largest number of points that are displayed.
             frame: another cloud whose center and size are used, to be compared with it.
         """

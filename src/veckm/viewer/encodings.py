@@ -1,9 +1,9 @@
-"""The encodings of the displayed points, for the settings of the page."""
+"""The encodings of the displayed points, their similarities, and the surface at the same points."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,8 +16,10 @@ from veckm.engines import Gaussian
 from veckm.engines.curve import curve_order
 from veckm.frequencies import suggest_radius
 from veckm.functional import similarity
+from veckm.knn import build_tree, query
 from veckm.palette import Palette
 from veckm.sizes import DEFAULT_DETAIL
+from veckm.tasks.normals import Estimate, estimate
 from veckm.viewer.colors import RED_GREEN_BLUE, Coloring, Legend
 from veckm.viewer.display import DisplayCloud
 
@@ -29,6 +31,8 @@ _CACHE_BYTES = 1_000_000_000
 _CHUNK = 100_000
 #: Encodings that the principal components are computed from, and rows at a time.
 _SAMPLE, _ROWS = 4096, 16_384
+#: Fewer points than this do not define a surface.
+_MIN_POINTS = 8
 
 
 @dataclass(frozen=True)
@@ -59,25 +63,20 @@ class Settings:
 class Encodings:
     """The encodings of a cloud's displayed points, kept or computed in chunks.
 
-    Args:
-        display: the cloud.
-        settings: of the encoder, and the noise that is added to the points first.
-
     Attributes:
-        pos: all points, with noise.
+        pos: all points, with the noise of the settings, relative to the center of the cloud.
         at: the displayed points among them.
 
     Shapes:
-        - pos: (N, 3), at: (M, 3), both float32 relative to the center of the cloud
+        - pos: (N, 3) float32, at: (M, 3) float32
     """
 
     def __init__(self, display: DisplayCloud, settings: Settings) -> None:
-        self.settings = settings
+        self.display, self.settings = display, settings
         self.encoder = VecKM(
             settings.dim, radius=settings.radius, detail=settings.detail, p=1, eps=_EPS
         )
         self.pos = add_noise(display.pos, settings.noise) if settings.noise else display.pos
-        self._complete = display.complete
         self.at = self.pos if display.complete else self.pos[display.rows]
 
     def __len__(self) -> int:
@@ -101,11 +100,15 @@ class Encodings:
             G = self._encode(self.at[rows])
             yield from zip(rows.split(_ROWS), G.split(_ROWS), strict=True)
 
-    def similarity(self, encoding: Tensor) -> np.ndarray:  # (D,) complex -> (M,) float32
-        """Similarity of every displayed point's encoding with this one (Proposition 2)."""
+    def similarity(self, other: Tensor | Callable[[Tensor], Tensor]) -> np.ndarray:  # (M,) float32
+        """Similarity of every displayed point's encoding with another (Proposition 2).
+
+        Args:
+            other: (D,) complex, or a function of the rows that returns one for each.
+        """
         out = torch.empty(len(self))
         for rows, G in self.chunks():
-            out[rows] = similarity(G, encoding)
+            out[rows] = similarity(G, other(rows) if callable(other) else other)
         return out.numpy()
 
     def palette(self) -> Palette:
@@ -125,11 +128,31 @@ class Encodings:
         legend = Legend("Encoding, principal components", labels, RED_GREEN_BLUE, False, note)
         return Coloring(rgb.numpy(), legend)
 
+    def surface(self) -> Estimate:
+        """Normals and curvature; the file's own normals if it has some and no noise was added."""
+        if len(self) < _MIN_POINTS:
+            raise ValueError(
+                f"{self.display.name}: {len(self)} points are too few for normals; "
+                f"at least {_MIN_POINTS} are needed"
+            )
+        found = estimate(self.at, orient="consistent", curvature=True)
+        if not self.has_own_normals:
+            return found
+        own = self.display.cloud.normals
+        assert own is not None
+        normal = torch.from_numpy(own[self.display.rows.numpy()].astype(np.float32)).nan_to_num()
+        return replace(found, normal=torch.nn.functional.normalize(normal, dim=1))
+
+    @property
+    def has_own_normals(self) -> bool:
+        """Whether the normals of :meth:`surface` are the file's own."""
+        return self.display.cloud.normals is not None and not self.settings.noise
+
     @cached_property
     def _kept(self) -> Tensor | None:  # (M, D) complex
         if 8 * len(self) * self.settings.dim > _CACHE_BYTES:
             return None
-        return self._encode(None if self._complete else self.at)
+        return self._encode(None if self.display.complete else self.at)
 
     def _encode(self, queries: Tensor | None) -> Tensor:
         """At the queries, or at all points; only points within reach of the queries are used."""
@@ -141,3 +164,12 @@ class Encodings:
         with torch.inference_mode():
             G: Tensor = self.encoder(pos, queries=queries, progress=False)
         return G
+
+
+def match(one: DisplayCloud, other: DisplayCloud) -> tuple[Tensor, str]:  # (M,) int64
+    """For each displayed point the row of the other cloud's that matches, and by which rule."""
+    if len(one.pos) == len(other.pos) and torch.equal(one.rows, other.rows):
+        return torch.arange(len(one)), "row by row"
+    tree = build_tree(other.pos[other.rows].numpy())
+    rows = query(tree, one.pos[one.rows].numpy(), 1)[1]
+    return torch.from_numpy(rows[:, 0]), "by the nearest point"

@@ -10,20 +10,20 @@ import numpy as np
 import viser
 
 from veckm.palette import Color
-from veckm.viewer.coloring import (
-    Surface,
+from veckm.tasks.normals import Estimate
+from veckm.viewer.colors import (
+    Coloring,
+    Legend,
     color_by_file,
     color_by_similarity,
     color_by_surface,
+    color_range,
+    small_html,
 )
-from veckm.viewer.colors import Coloring, Legend
 from veckm.viewer.display import DisplayCloud
-from veckm.viewer.encodings import Encodings, Settings
-from veckm.viewer.matching import match
+from veckm.viewer.encodings import Encodings, Settings, match
 from veckm.viewer.panel import Panel, ViewState
-from veckm.viewer.picking import describe_point, pick
-from veckm.viewer.reconstruction_view import cross_section
-from veckm.viewer.scene import SceneCloud, place_camera, side_by_side
+from veckm.viewer.scene import SceneCloud, pick, place_camera, side_by_side
 from veckm.viewer.worker import Worker
 
 
@@ -55,8 +55,8 @@ class Page:
         self._clouds = (first, first if second is None else second)
         shift = side_by_side(first)
         self._scene = (
-            SceneCloud(server.scene, first, "first"),
-            SceneCloud(server.scene, self._clouds[1], "second", shift),
+            SceneCloud(server.scene, first.size, "first"),
+            SceneCloud(server.scene, first.size, "second", shift),
         )
         self._pair = second is not None
         place_camera(server, shift if self._pair else None)
@@ -104,14 +104,19 @@ class Page:
         colorings = self._color(state, picked, encodings)
         with self._server.atomic():
             for k in clouds:
-                scene, row = self._scene[k], picked[1] if picked and picked[0] == k else None
+                scene = self._scene[k]
                 scene.draw(encodings[k].at, colorings[k].rgb, state.point_size)
-                scene.draw_normals(self._normals(state, k))
-                scene.draw_marker(row, state.settings.radius, state.point_size)
+                if state.lines:
+                    scene.draw_normals(self._surface_of(state, k).normal.numpy())
+                if picked is not None and picked[0] == k:
+                    scene.draw_marker(picked[1], state.settings.radius, state.point_size)
         self.legend = colorings[-1].legend
-        self.panel.show_legend(self.legend)
-        self._show_match(encodings)
-        self._show_point(picked, encodings)
+        self.panel.legend.content = self.legend.html()
+        self.panel.match.content = self._describe_match(encodings) if state.pair else ""
+        if picked is None:
+            self.panel.hide_point()
+        else:
+            self.panel.show_point(encodings[picked[0]], picked[1])
         self._move_cameras(state.pair)
         self.panel.show_status(f"shown after {time.perf_counter() - start:.2f} s")
 
@@ -120,10 +125,13 @@ class Page:
         clean = state.pair and cloud == 0
         return replace(state.settings, noise=0.0) if clean else state.settings
 
-    def _estimate(self, cloud: int, noise: float) -> Surface:
+    def _surface_of(self, state: ViewState, cloud: int) -> Estimate:
+        return self._surface(cloud, self._settings(state, cloud).noise)
+
+    def _estimate(self, cloud: int, noise: float) -> Estimate:
         self.panel.show_status("estimating normals ...")
         settings = replace(self.panel.state().settings, noise=noise)
-        return Surface.of(self._clouds[cloud], self._encodings(cloud, settings))
+        return self._encodings(cloud, settings).surface()
 
     def _color(
         self, state: ViewState, picked: tuple[int, int] | None, encodings: list[Encodings]
@@ -134,48 +142,35 @@ class Page:
             return [color_by_similarity(each.similarity(own), title) for each in encodings]
         if state.color == "match":
             title = "Similarity with the matching point"
-            values = (self._match(encodings, k)[0] for k in (0, 1))
-            return [color_by_similarity(each, title) for each in values]
+            return [color_by_similarity(self._match(encodings, k), title) for k in (0, 1)]
         if state.color == "encoding":
             palette = encodings[0].palette()
             return [each.colors(palette) for each in encodings]
-        clouds = range(len(encodings))
-        if state.color in ("height", "file"):
-            return [color_by_file(self._clouds[k], state.color) for k in clouds]
-        surfaces = (self._surface(k, self._settings(state, k).noise) for k in clouds)
-        return [color_by_surface(surface, state.color) for surface in surfaces]
+        return [self._color_one(state, k, each) for k, each in enumerate(encodings)]
 
-    def _match(self, encodings: list[Encodings], cloud: int) -> tuple[np.ndarray, str]:
-        """The similarity of matching points, at those of a cloud, and the rule of the match."""
-        matches = self._matches(cloud)
-        return matches.similarity(encodings[cloud], encodings[1 - cloud]), matches.rule
+    def _color_one(self, state: ViewState, cloud: int, encodings: Encodings) -> Coloring:
+        display, color = self._clouds[cloud], state.color
+        rows, colors = display.rows.numpy(), display.cloud.colors
+        if color == "file" and colors is not None:
+            return color_by_file(colors[rows])
+        if color in ("height", "file"):
+            return color_range(display.cloud.xyz[rows, 2], "Height z, in the file's units")
+        own = encodings.has_own_normals
+        note = "the file's own" if own else "estimated, consistently oriented"
+        return color_by_surface(self._surface_of(state, cloud), color, note)
 
-    def _normals(self, state: ViewState, cloud: int) -> np.ndarray | None:
-        if not state.lines:
-            return None
-        return self._surface(cloud, self._settings(state, cloud).noise).normal
+    def _match(self, encodings: list[Encodings], cloud: int) -> np.ndarray:  # (M,)
+        """The similarity of each point of a cloud with its match in the other."""
+        rows, other = self._matches(cloud)[0], encodings[1 - cloud]
+        return encodings[cloud].similarity(lambda some: other.of(rows[some]))
 
-    def _show_match(self, encodings: list[Encodings]) -> None:
-        if len(encodings) == 1:
-            self.panel.show_match("")
-            return
-        values, rule = self._match(encodings, 1)
+    def _describe_match(self, encodings: list[Encodings]) -> str:
+        values, rule = self._match(encodings, 1), self._matches(1)[1]
         low, middle = np.percentile(values, [10, 50]).tolist()
-        self.panel.show_match(
+        return small_html(
             f"Similarity of matching points ({rule}): mean {values.mean():.3f}, "
             f"median {middle:.3f}, 10 % below {low:.3f}."
         )
-
-    def _show_point(self, picked: tuple[int, int] | None, encodings: list[Encodings]) -> None:
-        if picked is None:
-            self.panel.hide_point()
-            return
-        cloud, row = picked
-        display, own = self._clouds[cloud], encodings[cloud]
-        section = cross_section(own, row)
-        xyz = own.at[row].double().numpy() + display.center
-        numbers = describe_point(own.row(row), xyz, int(display.rows[row]), section.seen)
-        self.panel.show_point(numbers, section)
 
     def _move_cameras(self, pair: bool) -> None:
         """Move every client's camera when a second cloud comes or goes."""

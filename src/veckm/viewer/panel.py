@@ -9,14 +9,11 @@ from html import escape
 import numpy as np
 import viser
 
-from veckm.cross_section import Cut
 from veckm.palette import Color
-from veckm.viewer.coloring import LABELS, available_colors
-from veckm.viewer.colors import Legend, small_html
+from veckm.viewer import picked
+from veckm.viewer.colors import LABELS, small_html
 from veckm.viewer.display import DisplayCloud
-from veckm.viewer.encodings import Settings
-from veckm.viewer.reconstruction_view import draw
-from veckm.viewer.scene import default_point_size
+from veckm.viewer.encodings import Encodings, Settings
 
 #: The largest detail, D and noise (in percent of the diagonal) of the sliders.
 _DETAIL, _DIM, _NOISE = 12.0, 1024, 3.0
@@ -42,7 +39,7 @@ class ViewState:
 
 
 class Panel:
-    """The controls and texts of the page.
+    """The controls and texts of the page; texts are set on the handles, which are HTML.
 
     Args:
         gui: of the server.
@@ -63,7 +60,7 @@ class Panel:
         cleared: Callable[[], None],
     ) -> None:
         self._gui, self._changed, self._two = gui, changed, len(clouds) > 1
-        colors = available_colors(clouds[0])
+        colors = [c for c in LABELS if c != "file" or clouds[0].cloud.colors is not None]
         if color not in colors:
             raise ValueError(f"{clouds[0].name}: has no colors of its own; choose another color")
         gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
@@ -74,8 +71,9 @@ class Panel:
         self._color = gui.add_dropdown(
             "Color by", [LABELS[c] for c in colors], initial_value=LABELS[color]
         )
-        self._legend = gui.add_html("")
-        size = round(1e3 * default_point_size(len(clouds[0])), 1)
+        self.legend = gui.add_html("")
+        # About the distance between points that cover a surface of the scene's size.
+        size = round(1e3 * float(np.clip(1.5 / np.sqrt(len(clouds[0])), 0.0015, 0.05)), 1)
         hint = "thousandths of half of the diagonal of the box"
         self._size = self._slider("Point size", 0.5, 60.0, 0.1, size, hint)
         self._lines = gui.add_checkbox("Normals as lines", initial_value=False)
@@ -83,7 +81,7 @@ class Panel:
             self._add_encoding(settings)
         hint = "noise is then added to the copy only"
         self._pair = gui.add_checkbox("Noisy copy beside", False, visible=not self._two, hint=hint)
-        self._match = gui.add_html("")
+        self.match = gui.add_html("")
         self._hint = gui.add_html(small_html("Click a point to see what is similar to it."))
         with gui.add_folder("Picked point", visible=False) as self._folder:
             self._image = gui.add_image(np.full((1, 2, 3), 255, dtype=np.uint8), format="png")
@@ -130,29 +128,17 @@ class Panel:
         """Print what the page is doing, or what went wrong."""
         self._status.content = small_html(escape(text), "#b3261e" if error else "inherit")
 
-    def show_legend(self, legend: Legend) -> None:
-        """Print what the colors mean."""
-        self._legend.content = legend.html()
-
-    def show_match(self, text: str) -> None:
-        """Print how similar the two clouds are; empty for one cloud."""
-        self._match.content = small_html(escape(text)) if text else ""
-
     def hide_point(self) -> None:
         """Show that no point is picked."""
         self._folder.visible, self._hint.visible = False, True
 
-    def show_point(self, numbers: str, section: Cut) -> None:
-        """Show the numbers (HTML) and the cross section of the picked point."""
+    def show_point(self, encodings: Encodings, row: int) -> None:
+        """Show the numbers and the cross section of a displayed point."""
         self._folder.visible, self._hint.visible = True, False
-        self._numbers.content = numbers
-        self._image.image = draw(section)
-        self._caption.content = small_html(
-            f"A cross section of the surface, {2 * section.side:.3g} wide in the file's units. "
-            "Left: the neighbors, paler where their weight is lower. Right: the density "
-            "reconstructed from the encoding alone (Proposition 1); correlation with the true "
-            f"density {section.agreement:.3f}."
-        )
+        section = picked.cross_section(encodings, row)
+        self._numbers.content = picked.describe_point(encodings, row, section.seen)
+        self._image.image = picked.draw(section)
+        self._caption.content = picked.caption(section)
 
 
 def list_clouds(clouds: Sequence[DisplayCloud]) -> str:

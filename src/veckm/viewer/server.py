@@ -78,13 +78,8 @@ def save_html(
     """Write the scene and its legend to a file, atomically. Returns the number of bytes.
 
     The file contains the points, the colors and the program that displays them, and makes no
-    requests. The panel is left out: nothing can be encoded without Python.
-
-    Args:
-        path: of the file.
-        server: whose scene it is.
-        clouds: whose names and counts are listed.
-        legend: of the colors.
+    requests. The panel is left out: nothing can be encoded without Python. The clouds are listed
+    with their names and counts above the legend.
     """
     page = server.scene.as_html()
     box = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 
@@ -21,48 +22,39 @@ class Worker:
 
     def __init__(self, work: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         self._work, self._failed = work, failed
-        self._change = threading.Condition()
-        self._requested = self._served = 0
-        self._stopped = False
+        self._requests: queue.Queue[bool] = queue.Queue()  # False ends the thread
         self._thread = threading.Thread(target=self._run, name="veckm view", daemon=True)
         self.start = self._thread.start
 
     def request(self) -> None:
         """Ask for the work to be done."""
-        with self._change:
-            self._requested += 1
-            self._change.notify_all()
+        self._requests.put(True)
 
     def stop(self, timeout: float = 5.0) -> None:
         """Stop after the current work."""
-        with self._change:
-            self._stopped = True
-            self._change.notify_all()
+        self._requests.put(False)
         if self._thread.is_alive():
             self._thread.join(timeout)
 
     def wait(self, timeout: float) -> None:
         """Wait until every request is served."""
-        with self._change:
-            if not self._change.wait_for(lambda: self._served == self._requested, timeout):
+        requests = self._requests
+        with requests.all_tasks_done:
+            if not requests.all_tasks_done.wait_for(lambda: not requests.unfinished_tasks, timeout):
                 raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
     def _run(self) -> None:
-        with self._change:
-            while not self._stopped:
-                requested = self._requested
-                if requested == self._served:
-                    self._change.wait()
-                elif not self._change.wait(_QUIET) and requested == self._requested:
-                    self._serve(requested)
-
-    def _serve(self, requested: int) -> None:
-        self._change.release()  # requests may come while the work is done
-        try:
-            self._work()
-        except Exception as error:  # the thread must survive a request that fails
-            self._failed(error)
-        finally:
-            self._change.acquire()
-        self._served = requested
-        self._change.notify_all()
+        while self._requests.get():
+            taken = 1
+            try:
+                while self._requests.get(timeout=_QUIET):
+                    taken += 1
+                return  # asked to stop
+            except queue.Empty:
+                pass
+            try:
+                self._work()
+            except Exception as error:  # the thread must survive a request that fails
+                self._failed(error)
+            for _ in range(taken):
+                self._requests.task_done()

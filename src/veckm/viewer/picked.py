@@ -1,0 +1,74 @@
+"""The picked point: its numbers, and its neighborhood beside what its encoding holds of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veckm.cross_section import Cut, cut
+from veckm.viewer.colors import SEQUENTIAL, map_colors, small_html
+from veckm.viewer.encodings import Encodings
+
+#: Cells of the density along a side; pixels of each image, and of the gap between them.
+_CELLS, _PIXELS, _GAP = 60, 180, 8
+#: Radius of a dot in pixels, and the largest number of dots.
+_DOT, _MAX_DOTS = 2.6, 3000
+#: Numbers of the encoding that are listed.
+_LISTED = 6
+
+
+def cross_section(encodings: Encodings, row: int) -> Cut:
+    """The cross section through a displayed point, across its surface (Proposition 1)."""
+    encoder, encoding, at = encodings.encoder, encodings.row(row), encodings.at[row]
+    alpha, beta = encoder.alpha[0], encoder.beta[0]
+    return cut(encodings.pos, at, encoding, encoder.A[0], alpha=alpha, beta=beta, cells=_CELLS)
+
+
+def draw(section: Cut) -> np.ndarray:  # (180, 368, 3) uint8
+    """Neighbors on the left, density on the right."""
+    gap = np.full((_PIXELS, _GAP, 3), 255, dtype=np.uint8)
+    density = section.density.clamp_min(0).numpy()
+    density = np.kron(density, np.ones((_PIXELS // _CELLS, _PIXELS // _CELLS)))
+    right = map_colors(density, 0.0, float(density.max()))
+    return np.concatenate([_draw_neighbors(section), gap, right], axis=1)
+
+
+def _draw_neighbors(section: Cut) -> np.ndarray:  # (180, 180, 3)
+    image = np.full((_PIXELS, _PIXELS, 3), 245.0)
+    order = section.weight.argsort()[-_MAX_DOTS:]
+    middle = (section.points[order].numpy() / section.side * 0.5 + 0.5) * _PIXELS
+    for (u, v), w in zip(middle, section.weight[order].tolist(), strict=True):
+        x, y = np.meshgrid(*(np.arange(max(0, int(c) - 3), min(_PIXELS, int(c) + 4))
+                             for c in (u, _PIXELS - v)))  # fmt: skip
+        disc = (x + 0.5 - u) ** 2 + (y + 0.5 - _PIXELS + v) ** 2 < _DOT**2
+        # Far neighbors have less weight in the encoding, so they are paler.
+        image[y[disc], x[disc]] = 225 * (1 - w) + np.array(SEQUENTIAL[0]) * w
+    return image.round().astype(np.uint8)
+
+
+def caption(section: Cut) -> str:
+    """What :func:`draw` shows, as HTML."""
+    return small_html(
+        f"A cross section of the surface, {2 * section.side:.3g} wide in the file's units. "
+        "Left: the neighbors, paler where their weight is lower. Right: the density "
+        "reconstructed from the encoding alone (Proposition 1); correlation with the true "
+        f"density {section.agreement:.3f}."
+    )
+
+
+def describe_point(encodings: Encodings, row: int, neighbors: int) -> str:
+    """Place, neighbors and first numbers of the encoding of a displayed point, as HTML."""
+    encoding, display = encodings.row(row), encodings.display
+    xyz = encodings.at[row].double().numpy() + display.center
+    size, largest = float(encoding.abs().square().mean()), float(encoding.abs().max())
+    lines = [
+        f"point {int(display.rows[row]):,} at ({', '.join(f'{value:.9g}' for value in xyz)})",
+        f"{neighbors:,} points within the radius",
+        f"D = {len(encoding)}, mean |g|² = {size:.3f}, largest |g| = {largest:.3f}",
+    ]
+    cell, table = '<td style="padding-right:12px">', ""
+    for k, g in enumerate(encoding[:_LISTED].tolist(), 1):
+        cells = (f"g<sub>{k}</sub>", f"{g.real:+.3f} {g.imag:+.3f} i", f"|g| = {abs(g):.3f}")
+        table += "<tr>" + "".join(f"{cell}{text}</td>" for text in cells) + "</tr>"
+    style = "margin-top:4px;font-variant-numeric:tabular-nums"
+    head = "".join(f"<div>{line}</div>" for line in lines)
+    return small_html(f'{head}<table style="{style}">{table}</table>')
