@@ -20,6 +20,8 @@ from veckm.io.source import Source
 class Sink:
     """A file that is written in order; it appears under its name at :meth:`commit`.
 
+    As a context manager it is committed at the end, and aborted if an exception was raised.
+
     Args:
         path: the file.
         like: a cloud with the fields, header and so on of the file.
@@ -55,6 +57,15 @@ class Sink:
     def abort(self) -> None:
         """Delete what was written."""
         self._pending.abort()
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
 
     @contextmanager
     def _aborting(self) -> Iterator[None]:
