@@ -10,8 +10,7 @@ from typing import IO
 import numpy as np
 
 from veckm.cloud import COLOR_NAMES, NORMAL_NAMES, PointCloud, Template
-from veckm.io import rows
-from veckm.io.records import AXES, RecordWriter, plan
+from veckm.io.records import AXES, RecordWriter, parse, plan
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -63,7 +62,7 @@ def read(path: Path) -> PointCloud:
     words = _split(first)
     if len(words) < 3:
         raise ValueError(f"its lines have {len(words)} numbers, a point has three")
-    table = rows.parse(body, np.dtype([(f"c{k}", "f8") for k in range(len(words))]), delimiter)
+    table = parse(body, np.dtype([(f"c{k}", "f8") for k in range(len(words))]), delimiter)
     columns = [table[name] for name in table.dtype.names or ()]
     prefix, shown, kept = _find_names(head, len(words))
     names = _axis_names(shown) if shown else (*AXES, *_guess(path, columns))

@@ -12,7 +12,7 @@ import torch
 from veckm.cloud import PointCloud
 from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
-from veckm.io.sink import create_sink
+from veckm.io.output import create_sink
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
 from veckm.scan.spool import Arrays, Spool, chunks_of, create, mapped
@@ -91,10 +91,10 @@ class Normals(Operation):
         found = self._sort_results(spool, path.parent)
         had, changed = source.like(), self._with_results(source.like(), found, slice(0))
         extra = {k: v.dtype for k, v in changed.fields.items() if k not in had.fields}
-        with create_sink(path, source, extra) as sink:
+        with create_sink(path, source, extra) as append:
             for part in chunks_of(source.count):
                 cloud = source.read(part.start, part.stop)
-                sink.append(self._with_results(cloud, found, part))
+                append(self._with_results(cloud, found, part))
                 advance(len(cloud))
 
     def _sort_results(self, spool: Spool, folder: Path) -> dict[str, Path]:
