@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veckm.cloud import PointCloud
-from veckm.io import e57, kitti, las, meshes, npy, npz, pcd, ply, text
+from veckm.io import e57, kitti, las, meshes, npy, pcd, ply, text
 from veckm.io.errors import FileError, guarded
 from veckm.io.source import NewWriter, Source
 
@@ -40,7 +40,7 @@ FORMATS = (
     Format("PCD", (".pcd",), pcd.read, writer=pcd.writer, options=("data",)),
     Format("text", (".xyz", ".txt", ".csv", ".asc", ".pts"), text.read, writer=text.writer),
     Format("NPY", (".npy",), source=npy.source, writer=npy.writer),
-    Format("NPZ", (".npz",), npz.read, write=npz.write, options=("compress",)),
+    Format("NPZ", (".npz",), npy.read_npz, write=npy.write_npz, options=("compress",)),
     Format("KITTI", (".bin",), source=kitti.source, writer=kitti.writer),
     Format("E57", (".e57",), e57.read),
     Format("mesh", tuple(s for s in meshes.SUFFIXES if s != ".ply"), mesh=True),

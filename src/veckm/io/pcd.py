@@ -23,22 +23,14 @@ _LINES = (
 
 @dataclass(frozen=True)
 class PcdTemplate(Template):
-    """The lines of the header, and what they describe.
+    """The lines of the header, and what they describe."""
 
-    Attributes:
-        lines: as in the file, up to DATA.
-        dtype: records of the points; padding, which the file names ``_``, has unique names.
-        names: name in the records -> name in the file.
-        width, height: of an organized cloud; otherwise the height is 1.
-        data: ascii, binary or binary_compressed.
-    """
-
-    lines: tuple[str, ...] = _LINES
-    dtype: np.dtype | None = None
-    names: tuple[tuple[str, str], ...] = ()
+    lines: tuple[str, ...] = _LINES  # up to DATA
+    dtype: np.dtype | None = None  # padding, which the file names ``_``, has unique names
+    names: tuple[tuple[str, str], ...] = ()  # in the records, and in the file
     width: int = 0
-    height: int = 0
-    data: str = "binary"
+    height: int = 0  # 1 if the cloud is not organized
+    data: str = "binary"  # or ascii, binary_compressed
 
     def subset(self) -> Template:
         """Some points of an organized cloud are no longer organized."""

@@ -21,23 +21,14 @@ _TRIPLES = (AXES, ("easting", "northing", "elevation"), ("x_m", "y_m", "z_m"))
 
 @dataclass(frozen=True)
 class TextTemplate(Template):
-    """The layout of a file.
+    """The layout of a file."""
 
-    Attributes:
-        delimiter: between numbers; None for white space.
-        head: lines before the points, without that of the names and the count of PTS.
-        names: of the columns in order; coordinates are x, y and z here.
-        prefix: of the line of names, as a comment sign; None if there is no such line.
-        shown: the names as in that line.
-        counted: whether the number of points comes first, as in PTS.
-    """
-
-    delimiter: str | None = None
-    head: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    prefix: str | None = None
-    shown: tuple[str, ...] = ()
-    counted: bool = False
+    delimiter: str | None = None  # None for white space
+    head: tuple[str, ...] = ()  # lines before the points, but for the names and the count of PTS
+    names: tuple[str, ...] = ()  # of the columns; the coordinates are x, y and z
+    prefix: str | None = None  # of the line of names, as a comment sign; None if there is none
+    shown: tuple[str, ...] = ()  # the names as in that line
+    counted: bool = False  # whether the number of points comes first, as in PTS
 
 
 def read(path: Path) -> PointCloud:

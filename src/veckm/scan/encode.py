@@ -77,16 +77,8 @@ class Encode(Operation):
 
     def encoder(self) -> VecKM:
         """The encoder of every tile."""
-        return VecKM(
-            self.dim,
-            radius=self.radius,
-            detail=self.detail,
-            window=self.window,
-            engine=self.engine,
-            norm=self.norm,
-            eps=self.eps,
-            seed=self.seed,
-        )
+        names = ("radius", "detail", "window", "engine", "norm", "eps", "seed")
+        return VecKM(self.dim, **{name: getattr(self, name) for name in names})
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -111,29 +103,23 @@ class Encode(Operation):
     def tile(self, phase: str, spool: Spool, tile: int, stats: Any) -> Arrays:
         """Encode the points of a tile among those around it."""
         del phase, stats
-        cells, start = spool.cells(tile), spool.range(tile).start
-        every = np.arange(cells.stop - cells.start)
-        reach = np.full(len(every), self.reach)
-        region = Region(spool, halo_cells(spool, tile, every, reach, limited=False)[0])
-        first = int(np.searchsorted(region.slot, start))
-        here = slice(first, first + spool.size(tile))
+        cells, part = spool.cells(tile), spool.range(tile)
+        reach = np.full(cells.stop - cells.start, self.reach)
+        region = Region(spool, halo_cells(spool, tile, reach, limited=False)[0])
+        here = slice(*region.rows_at(np.array([part.start, part.stop])))
         low, high = region.xyz[here].min(0), region.xyz[here].max(0)
         x = region.xyz - (low + high) / 2
         kept = (np.abs(x) <= (high - low) / 2 + self.reach).all(1)  # cells are whole, halos not
-        queries, pos = self._working(x[here]), self._working(x[kept])
-        if queries.dtype != pos.dtype:
-            queries, pos = queries.double(), pos.double()
+        # In float32 where that is exact enough for eps.
+        rounding = float(np.abs(x[kept]).max()) * torch.finfo(torch.float32).eps / 2
+        single = self.eps >= SMALLEST_EPS[torch.float32]
+        single &= rounding * self.detail / min(self.radius) <= self.eps / 10
+        dtype = torch.float32 if single else torch.float64
+        queries, pos = (torch.from_numpy(x[rows]).to(dtype) for rows in (here, kept))
         encoded = self.encoder()(pos, queries=queries, progress=False).to(torch.complex64)
         if self.dtype == "float16":
             encoded = torch.view_as_real(encoded).flatten(1).half()
         return {"encoding": encoded.numpy()}
-
-    def _working(self, x: np.ndarray) -> torch.Tensor:
-        """In float32 where that is exact enough for eps."""
-        alpha = self.detail / min(self.radius)
-        rounding = float(np.abs(x).max(initial=0.0)) * torch.finfo(torch.float32).eps / 2
-        single = self.eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= self.eps / 10
-        return torch.from_numpy(x).float() if single else torch.from_numpy(x)
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """A .npy file in the order of the points of the input."""

@@ -163,10 +163,9 @@ class _CurvaturePart:
 
 def _find_patches(spool: Spool, tile: int) -> Arrays:
     """Patches of a tile, the votes between them, and those for the points around the tile."""
-    cells, part = spool.cells(tile), spool.range(tile)
+    part = spool.range(tile)
     reach = neighborhood_radius(spool, tile, consistent.NEIGHBORS * 4 ** (consistent.LEVELS - 1))
-    every = np.arange(cells.stop - cells.start)
-    region = Region(spool, halo_cells(spool, tile, every, reach)[0])
+    region = Region(spool, halo_cells(spool, tile, reach)[0])
     own = (region.slot >= part.start) & (region.slot < part.stop)
     normal = spool.gather("normals", "normal", region.slot).astype(np.float64)
     found = consistent.find_patches(region.xyz, normal, own)

@@ -71,7 +71,7 @@ def compute_tile(
     out: Arrays = {}
     for number in range(_ROUNDS):
         some = np.unique(cell[slots - start])
-        chosen, everything = halo_cells(spool, tile, some, halo[some])
+        chosen, everything = halo_cells(spool, tile, halo[some], some)
         region = Region(spool, chosen)
         part, rows = load(region), region.rows_at(slots)
         needed = part.reach(rows)
@@ -92,13 +92,17 @@ def compute_tile(
 
 
 def halo_cells(
-    spool: Spool, tile: int, some: np.ndarray, reach: np.ndarray, limited: bool = True
-) -> tuple[np.ndarray, bool]:  # (c,), (c,) -> (C,) bool
+    spool: Spool,
+    tile: int,
+    reach: np.ndarray,  # (c,)
+    some: np.ndarray | slice = slice(None),  # (c,)
+    limited: bool = True,
+) -> tuple[np.ndarray, bool]:  # (C,) bool
     """Some cells of a tile and those within their reach, if there are not too many points in them;
     and whether no wider halo would have more: that is all cells, or the limit."""
-    cells, full = spool.cells(tile).start + some, False
-    own = np.zeros(len(spool.counts), bool)
-    own[cells] = True
+    own, full = np.zeros(len(spool.counts), bool), False
+    own[spool.cells(tile)][some] = True
+    cells = np.flatnonzero(own)
     limit = _MOST * spool.size(tile) + _FEW if limited else spool.count
     while True:
         chosen = own | near(spool.boxes, spool.boxes[:, cells], reach)
