@@ -129,13 +129,13 @@ def read(path: Path) -> PointCloud:
     first = sum(each.count for each in header.elements[: header.vertex])
     last = first + element.count
     check_room(element.count, max(len(lines) - first, 0))
-    lengths = _text_lengths(element, lines[first].split() if element.count else [])
+    lengths = text_lengths(element, lines[first].split() if element.count else [])
     found = records.parse(lines[first:last], element.dtype(lengths))
     others = (b"\n".join([*lines[:first], b""]), b"\n".join([*lines[last:], b""]))
     return records.to_cloud(found, replace(header, dtype=found.dtype, others=others))
 
 
-def _text_lengths(element: Element, words: list[bytes]) -> list[int]:
+def text_lengths(element: Element, words: list[bytes]) -> list[int]:
     """The lengths of the lists of a line."""
     lengths, at = [], 0
     for item in element.properties:
