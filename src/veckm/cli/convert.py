@@ -31,7 +31,7 @@ class Convert(Verb):
     cloud: InputFile
     """LAS, LAZ, PLY, PCD, E57, XYZ, CSV, PTS, NPY, NPZ, KITTI .bin; meshes with --samples."""
     output: InputFile
-    """The file to write."""
+    """The file to write, in any of these formats but E57."""
     samples: Annotated[int | None, arg(metavar="K", help_behavior_hint="")] = None
     """Sample K points from a mesh, uniformly by area."""
     seed: int = 0

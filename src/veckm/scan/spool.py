@@ -111,7 +111,7 @@ class Spool:
 
 def create(path: Path, dtype: str, shape: tuple[int, ...]) -> None:
     """An array of zeros on disk, for which there is room."""
-    size = np.lib.format.open_memmap(path, "w+", dtype, shape).nbytes  # type: ignore[no-untyped-call]
+    size = np.lib.format.open_memmap(path, "w+", dtype, shape).nbytes
     if hasattr(os, "posix_fallocate") and size:  # a mapped write to a full disk would be a crash
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
