@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import laspy
@@ -99,6 +100,12 @@ def test_a_sink_takes_pieces_and_gives_the_file_that_one_write_gives(
         np.testing.assert_array_equal(found, values)
 
 
+def stopped(append: Callable[[PointCloud], None], cloud: PointCloud) -> None:
+    """Ctrl-C after the first piece."""
+    append(cloud)
+    raise KeyboardInterrupt
+
+
 def test_what_is_interrupted_or_unfinished_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     source = open_source(folder / "a.laz")
     for target in ("b.laz", "b.ply", "b.npy"):
@@ -106,8 +113,7 @@ def test_what_is_interrupted_or_unfinished_leaves_nothing(folder: Path, tmp_path
             pytest.raises(KeyboardInterrupt),
             create_sink(tmp_path / target, source) as append,
         ):
-            append(source.read(0, 10))
-            raise KeyboardInterrupt
+            stopped(append, source.read(0, 10))
         with (
             pytest.raises(ValueError, match="points"),
             create_sink(tmp_path / target, source) as append,

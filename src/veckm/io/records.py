@@ -25,13 +25,8 @@ WIDER = {"b1": "u1", "f2": "f4"}
 def file_names(
     fields: Iterable[str], normals: tuple[str, ...], keep: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Name in the cloud -> name in the file; normals take the names of the format.
-
-    Args:
-        fields: names in the cloud.
-        normals: the names that the format has for normals.
-        keep: names that the file had already, which stay.
-    """
+    """Name in the cloud -> name in the file; ``normals`` are those of the format, and the names to
+    ``keep`` those that the file had already."""
     names, kept = list(fields), set(keep)
     out = {name: name for name in names}
     if set(normals) <= set(names):
@@ -44,13 +39,8 @@ def file_names(
 
 
 def plan(like: PointCloud, had: np.dtype | None, wider: Mapping[str, str] = WIDER) -> np.dtype:
-    """The records of a file to write: fields that it had first, in their order, then new ones.
-
-    Args:
-        like: a cloud with the fields.
-        had: the records of the file that the cloud came from.
-        wider: kinds of numbers that the format lacks, and those that replace them.
-    """
+    """The records of a file to write: fields that it ``had`` first, in their order, then new ones;
+    kinds of numbers that the format lacks are replaced by ``wider`` ones."""
     old = had.names or () if had is not None else ()
     single = like.pos.dtype == np.float32 and not like.origin.any()
     order = [name for name in old if name in AXES or name in like.fields]

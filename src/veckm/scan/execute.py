@@ -50,12 +50,8 @@ Executor = Callable[[Sequence[Job]], Iterator[Job]]
 
 @contextmanager
 def executor(workers: int | None, scheduler: str | None) -> Iterator[Executor]:
-    """What runs tiles: this process with all threads of torch, or workers of Dask.
-
-    Args:
-        workers: processes to start on this machine.
-        scheduler: address of a running Dask scheduler, instead; it keeps running.
-    """
+    """What runs tiles: this process with all threads of torch, so many workers of Dask on this
+    machine, or those of a running scheduler of Dask, which keeps running."""
     if workers is None and scheduler is None:
         yield _run_serially
         return

@@ -41,15 +41,8 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def work_folder(folder: Path, scan: dict[str, dict[str, Any]]) -> Iterator[None]:
-    """Hold a work folder, which is created if there is none.
-
-    Args:
-        folder: the work folder.
-        scan: the fingerprint of the "input" and the "settings" that the result depends on.
-
-    Raises:
-        Changed: the folder has other settings or another input, or another process uses it.
-    """
+    """Hold a work folder, which is created if there is none, for a `scan` with its "settings" and
+    the fingerprint of its "input"; raises `Changed` if it belongs to another."""
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("wb") as lock:
         try:

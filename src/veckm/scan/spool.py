@@ -31,23 +31,14 @@ Arrays = dict[str, np.ndarray]
 
 
 class Spool:
-    """The work folder of a scan, opened by path: also by other processes, at the same time.
-
-    Attributes:
-        tile_cells: the first cell of each tile, and the number of cells.
-        offsets: the first point of each cell, and the number of points.
-        boxes: least and largest coordinates of each cell.
-
-    Shapes:
-        - tile_cells: (T + 1,), offsets: (C + 1,), boxes: (2, C, 3)
-    """
+    """The work folder of a scan, opened by path: also by other processes, at the same time."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         with np.load(self.folder / "layout.npz") as found:
-            self.tile_cells, self.offsets, self.boxes = (
-                found[name] for name in ("tile_cells", "offsets", "boxes")
-            )
+            self.tile_cells = found["tile_cells"]  # (T + 1,) first cell of each tile
+            self.offsets = found["offsets"]  # (C + 1,) first point of each cell
+            self.boxes = found["boxes"]  # (2, C, 3) least and largest coordinates of each cell
         self.counts = np.diff(self.offsets)  # (C,) points of each cell
         self.starts = self.offsets[self.tile_cells]  # (T + 1,) first point of each tile
         self.count, self.tiles = int(self.offsets[-1]), len(self.tile_cells) - 1

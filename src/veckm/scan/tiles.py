@@ -55,13 +55,9 @@ def compute_tile(
     reach: np.ndarray,  # (c,)
     load: Callable[[Region], Part],
 ) -> Arrays:
-    """The results of a tile. Points that need more than the halo are done again with a wider one.
+    """The results of a tile, given the width of the halo around each of its cells.
 
-    Args:
-        spool: the cloud.
-        tile: number of the tile.
-        reach: width of the halo around each cell of the tile.
-        load: makes the operation on a region.
+    Points that need more than the halo are done again with a wider one.
     """
     cells, start, count = spool.cells(tile), spool.range(tile).start, spool.size(tile)
     slots, halo = np.arange(start, start + count), reach.copy()
