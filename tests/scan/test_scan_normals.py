@@ -122,7 +122,7 @@ def test_moments_in_tiles_are_those_of_the_whole_cloud(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "share"),
-    [(shapes.statue, 0.995), (shapes.torus, 0.995), (terrain, 0.99)],  # houses: walls are sparse
+    [(shapes.statue, 0.995), (shapes.torus, 0.995), (terrain, 0.99)],
 )
 def test_consistent_signs_agree_with_those_in_memory(tmp_path: Path, make, share: float) -> None:
     cloud = make(12_000)

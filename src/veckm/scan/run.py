@@ -47,9 +47,10 @@ def run(
     """Apply an operation to a cloud of any size; memory is bounded by the size of the tiles.
 
     Intermediate results are in the folder ``OUTPUT.parts``: at most 60 bytes per point while the
-    points are sorted, then 32 and the results. If the run is stopped at any moment, by Ctrl-C, a
-    signal or a power cut, the same call resumes it. The output appears when it is complete, and the
-    folder is then removed. While the folder exists, other settings or a changed input are refused.
+    points are sorted, then 32, the results (of normals twice) and the output. If the run is stopped
+    at any moment, by Ctrl-C, a signal or a power cut, the same call resumes it. The output appears
+    when it is complete, and the folder is then removed. While the folder exists, other settings or
+    a changed input are refused.
 
     Peak memory is that of Python and torch (0.3 GB), plus for each worker what its operation
     documents for ``tile`` points and their halo, plus in this process about 200 bytes for each of
