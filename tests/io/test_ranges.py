@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import laspy
@@ -73,12 +74,11 @@ def test_a_sink_takes_pieces_and_gives_the_file_that_one_write_gives(
 ) -> None:
     source = open_source(folder / name)
     extra = {"nx": np.dtype("f4"), "ny": np.dtype("f4"), "nz": np.dtype("f4")}
-    sink = create_sink(tmp_path / target, source, extra)
-    for start in range(0, COUNT, 47_123):
-        part = source.read(start, min(start + 47_123, COUNT))
-        sink.append(part.with_normals(part.xyz.astype(np.float32)))
-        assert [p.suffix for p in tmp_path.iterdir()] == [".part"]
-    sink.commit()
+    with create_sink(tmp_path / target, source, extra) as append:
+        for start in range(0, COUNT, 47_123):
+            part = source.read(start, min(start + 47_123, COUNT))
+            append(part.with_normals(part.xyz.astype(np.float32)))
+            assert [p.suffix for p in tmp_path.iterdir()] == [".part"]
     assert [p.name for p in tmp_path.iterdir()] == [target]
     whole = read(folder / name)
     write(
@@ -100,25 +100,35 @@ def test_a_sink_takes_pieces_and_gives_the_file_that_one_write_gives(
         np.testing.assert_array_equal(found, values)
 
 
-def test_what_is_aborted_or_unfinished_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+def stopped(append: Callable[[PointCloud], None], cloud: PointCloud) -> None:
+    """Ctrl-C after the first piece."""
+    append(cloud)
+    raise KeyboardInterrupt
+
+
+def test_what_is_interrupted_or_unfinished_leaves_nothing(folder: Path, tmp_path: Path) -> None:
     source = open_source(folder / "a.laz")
     for target in ("b.laz", "b.ply", "b.npy"):
-        sink = create_sink(tmp_path / target, source)
-        sink.append(source.read(0, 10))
-        sink.abort()
-        sink = create_sink(tmp_path / target, source)
-        sink.append(source.read(0, 10))
-        with pytest.raises(ValueError, match="points"):
-            sink.commit()
+        with (
+            pytest.raises(KeyboardInterrupt),
+            create_sink(tmp_path / target, source) as append,
+        ):
+            stopped(append, source.read(0, 10))
+        with (
+            pytest.raises(ValueError, match="points"),
+            create_sink(tmp_path / target, source) as append,
+        ):
+            append(source.read(0, 10))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sink_says_which_fields_are_missing(folder: Path, tmp_path: Path) -> None:
+def test_fields_that_are_missing_are_named(folder: Path, tmp_path: Path) -> None:
     source = open_source(folder / "a.ply")
-    sink = create_sink(tmp_path / "b.ply", source, {"curvature_1": np.dtype("f4")})
-    with pytest.raises(ValueError, match=r"the cloud has no \['curvature_1'\]"):
-        sink.append(source.read(0, 10))
-    sink.abort()
+    with (
+        pytest.raises(FileError, match=r"the cloud has no \['curvature_1'\]"),
+        create_sink(tmp_path / "b.ply", source, {"curvature_1": np.dtype("f4")}) as append,
+    ):
+        append(source.read(0, 10))
 
 
 def test_formats_without_ranges_are_refused_by_name(tmp_path: Path) -> None:
@@ -135,11 +145,10 @@ def test_a_laz_of_a_sink_opens_in_laspy_with_the_normals_that_others_read(
 ) -> None:
     source = open_source(folder / "a.laz")
     extra = {name: np.dtype("f4") for name in ("nx", "ny", "nz", "normal_error")}
-    sink = create_sink(tmp_path / "b.laz", source, extra)
     cloud = source.read(0, COUNT)
     error = np.linspace(0, 9, COUNT, dtype=np.float32)
-    sink.append(cloud.with_normals(cloud.xyz.astype(np.float32)).with_fields(normal_error=error))
-    sink.commit()
+    with create_sink(tmp_path / "b.laz", source, extra) as append:
+        append(cloud.with_normals(cloud.xyz.astype(np.float32)).with_fields(normal_error=error))
     las = laspy.read(tmp_path / "b.laz")
     assert str(las.header.version) == "1.4"
     names = list(las.point_format.extra_dimension_names)

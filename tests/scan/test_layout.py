@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from veckm.io.formats import open_source
 from veckm.io.source import Source
-from veckm.scan.spool import POINTS, ROWS, SLOTS, Spool, fill
+from veckm.scan.spool import Spool, fill
 
 
 def source_of(folder: Path, xyz: np.ndarray) -> Source:
@@ -40,18 +40,14 @@ def test_every_point_is_stored_once_in_a_tile_that_is_not_too_large(
 ) -> None:
     xyz = clusters(np.random.default_rng(seed), sizes)
     spool = spool_of(tmp_path_factory.mktemp("layout"), xyz, tile)
-    everything = [(0, spool.count)]
-    rows = spool.read(ROWS, everything)
-    np.testing.assert_array_equal(np.sort(rows), np.arange(len(xyz)))
-    np.testing.assert_array_equal(spool.read(POINTS, everything), xyz[rows])
-    np.testing.assert_array_equal(spool.read(SLOTS, everything)[rows], np.arange(len(xyz)))
+    np.testing.assert_array_equal(np.sort(spool.rows), np.arange(len(xyz)))
+    np.testing.assert_array_equal(spool.points, xyz[spool.rows])
     crowd = np.unique(xyz, axis=0, return_counts=True)[1].max()  # copies cannot be cut apart
     for number in range(spool.tiles):
         assert 0 < spool.size(number) <= max(tile, crowd)
-    for cell, (i, j) in enumerate(pairwise(spool.layout.offsets)):
-        stored = spool.read(POINTS, [(int(i), int(j))])
-        np.testing.assert_array_equal(stored.min(0), spool.layout.boxes[0, cell])
-        np.testing.assert_array_equal(stored.max(0), spool.layout.boxes[1, cell])
+    for cell, (i, j) in enumerate(pairwise(spool.offsets)):
+        np.testing.assert_array_equal(spool.points[i:j].min(0), spool.boxes[0, cell])
+        np.testing.assert_array_equal(spool.points[i:j].max(0), spool.boxes[1, cell])
 
 
 def test_tiles_are_balanced_though_the_cloud_is_not(tmp_path: Path) -> None:
@@ -76,11 +72,28 @@ def test_one_place_is_one_tile(tmp_path: Path, count: int) -> None:
 
 def test_the_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     xyz = clusters(np.random.default_rng(1), [1.0, 1e-4])
-    whole = spool_of(tmp_path, xyz, 300)
-    expected = whole.read(ROWS, [(0, whole.count)])
+    expected = np.array(spool_of(tmp_path, xyz, 300).rows)
     monkeypatch.setattr("veckm.scan.spool.CHUNK", 89)
-    parts = spool_of(tmp_path, xyz, 300)
-    np.testing.assert_array_equal(parts.read(ROWS, [(0, parts.count)]), expected)
+    np.testing.assert_array_equal(spool_of(tmp_path, xyz, 300).rows, expected)
+
+
+def test_results_are_gathered_from_the_files_of_their_tiles(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, np.random.default_rng(0).random((5000, 3)), 1000)
+    for tile in range(spool.tiles):
+        spool.save("phase", tile, {"height": spool.points[spool.range(tile), 2]})
+    slots = np.arange(3, 5000, 7)
+    expected = spool.points[slots, 2]
+    np.testing.assert_array_equal(spool.gather("phase", "height", slots), expected)
+
+
+def test_damaged_results_are_named(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, np.random.default_rng(0).random((100, 3)), 1000)
+    spool.save("phase", 0, {"height": np.arange(100.0)})
+    data = bytearray(spool.path("phase", 0).read_bytes())
+    data[len(data) // 2] ^= 1
+    spool.path("phase", 0).write_bytes(data)
+    with pytest.raises(OSError, match=r"phase-0\.npz: is damaged .* remove it and run again"):
+        spool.load("phase", 0, "height")
 
 
 def test_points_that_are_no_numbers_are_refused(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +15,7 @@ import torch
 
 from veckm.scan import Changed, Encode, Stopped, run
 from veckm.scan import execute as executed
-from veckm.scan.journal import Journal
-from veckm.scan.spool import Spool
+from veckm.scan.resume import work_folder
 
 Cloud = tuple[Path, np.ndarray]
 OPERATION = Encode(4, (0.05,))
@@ -32,7 +31,7 @@ from veckm.scan import Encode, Stopped, run
 do = execute.Job.__call__
 def slow(self):
     time.sleep(0.05)
-    return do(self)
+    do(self)
 execute.Job.__call__ = slow
 print("begin", flush=True)
 try:
@@ -53,8 +52,7 @@ def begin(source: Path, output: Path) -> subprocess.Popen[str]:
 
 
 def pieces(folder: Path) -> int:
-    journal = folder / "journal.jsonl"
-    return journal.read_bytes().count(b'"piece": "encode/') if journal.exists() else 0
+    return len(list(folder.glob("encode-*.npz")))
 
 
 def wait(process: subprocess.Popen[str], folder: Path, count: int) -> None:
@@ -93,15 +91,15 @@ def test_killed_again_and_again_it_ends_with_the_same_file(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cloud.npy", "out.npy", "whole.npy"]
 
 
-def test_control_c_says_how_to_resume(tmp_path: Path, cloud: Cloud, whole: bytes) -> None:
+def test_control_c_tells_how_to_resume(tmp_path: Path, cloud: Cloud, whole: bytes) -> None:
     output = tmp_path / "out.npy"
     process = begin(cloud[0], output)
     wait(process, tmp_path / "out.npy.parts", 2)
     process.send_signal(signal.SIGINT)
-    said, _ = process.communicate()
+    message, _ = process.communicate()
     assert process.returncode == 130
-    assert "Run the same command again to resume" in said
-    assert str(tmp_path / "out.npy.parts") in said
+    assert "Run the same command again to resume" in message
+    assert str(tmp_path / "out.npy.parts") in message
     assert run(cloud[0], output, OPERATION, tile=1000).resumed >= 2
     assert output.read_bytes() == whole
 
@@ -114,11 +112,11 @@ class Interrupting:
         self.limit = 10**9
         do = executed.Job.__call__
 
-        def call(job: executed.Job) -> int:
+        def call(job: executed.Job) -> None:
             if len(self.tiles) >= self.limit:
                 raise KeyboardInterrupt
             self.tiles.append(job.tile)
-            return do(job)
+            do(job)
 
         monkeypatch.setattr(executed.Job, "__call__", call)
 
@@ -142,34 +140,45 @@ def test_finished_tiles_are_not_done_twice(
     assert sorted(half.tiles) == list(range(report.tiles))
 
 
-def test_a_tile_that_is_not_what_it_was_is_done_again(
-    tmp_path: Path, cloud: Cloud, whole: bytes, half: Interrupting
+def test_a_sort_that_was_stopped_is_done_again(
+    tmp_path: Path, cloud: Cloud, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool = Spool(tmp_path / "out.npy.parts")
-    start, _ = spool.range(1)
-    with (spool.folder / "encoding").open("r+b") as file:
-        file.seek(start * OPERATION.field.row)
-        file.write(b"\xff")
-    report = run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000)
-    assert report.resumed == 2
-    assert half.tiles.count(1) == 2
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("veckm.scan.spool.find_cuts", stop)
+        with pytest.raises(Stopped):
+            run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000)
+    run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000)
     assert (tmp_path / "out.npy").read_bytes() == whole
 
 
-@pytest.mark.parametrize("name", ["points", "layout.npz"])
-def test_a_spool_that_is_not_what_it_was_is_made_again(
-    tmp_path: Path, cloud: Cloud, half: Interrupting, name: str
+def test_an_output_that_was_stopped_is_written_again(
+    tmp_path: Path, cloud: Cloud, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.truncate(tmp_path / "out.npy.parts" / name, 100)
-    assert run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000).resumed == 0
+    write = Encode.write
+
+    def stop(*given: Any) -> None:
+        write(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Encode, "write", stop)
+        with pytest.raises(Stopped):
+            run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000)
+    assert not (tmp_path / "out.npy").exists()
+    report = run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000)
+    assert report.resumed == report.tiles
+    assert (tmp_path / "out.npy").read_bytes() == whole
 
 
-def test_a_line_that_was_cut_short_is_not_there(
+def test_the_rest_of_a_folder_that_was_being_removed_is_not_used(
     tmp_path: Path, cloud: Cloud, half: Interrupting
 ) -> None:
-    journal = tmp_path / "out.npy.parts" / "journal.jsonl"
-    os.truncate(journal, journal.stat().st_size - 5)
-    assert run(cloud[0], tmp_path / "out.npy", OPERATION, tile=1000).resumed == 2
+    (tmp_path / "out.npy.parts" / "scan.json").unlink()
+    assert run(cloud[0], tmp_path / "out.npy", Encode(8, (0.05,)), tile=1000).resumed == 0
+    assert np.load(tmp_path / "out.npy").shape == (len(cloud[1]), 8)
 
 
 def test_other_settings_are_refused(tmp_path: Path, cloud: Cloud, half: Interrupting) -> None:
@@ -195,9 +204,9 @@ def test_an_input_that_changes_on_the_way_is_refused(
     path, xyz = cloud
     do = executed.Job.__call__
 
-    def call(job: executed.Job) -> int:
+    def call(job: executed.Job) -> None:
         np.save(path, xyz[::-1])
-        return do(job)
+        do(job)
 
     monkeypatch.setattr(executed.Job, "__call__", call)
     with pytest.raises(Changed, match="has changed during the scan"):
@@ -206,11 +215,15 @@ def test_an_input_that_changes_on_the_way_is_refused(
 
 
 def test_two_processes_do_not_work_on_the_same_scan(tmp_path: Path) -> None:
-    first = Journal(tmp_path / "work", {}, {})
-    with pytest.raises(Changed, match="another process is running"):
-        Journal(tmp_path / "work", {}, {})
-    first.close()
-    Journal(tmp_path / "work", {}, {}).close()
+    scan: dict[str, dict[str, object]] = {"input": {}, "settings": {}}
+    with (
+        work_folder(tmp_path / "work", scan),
+        pytest.raises(Changed, match="another process is running"),
+        work_folder(tmp_path / "work", scan),
+    ):
+        pass
+    with work_folder(tmp_path / "work", scan):
+        pass
 
 
 def test_an_old_output_is_there_until_the_new_one_is(
@@ -226,7 +239,7 @@ def test_an_old_output_is_there_until_the_new_one_is(
     assert np.load(tmp_path / "out.npy").shape == (len(cloud[1]), 4)
 
 
-def test_what_cannot_work_is_said_before_anything_is_done(tmp_path: Path, cloud: Cloud) -> None:
+def test_what_cannot_work_is_refused_before_anything_is_done(tmp_path: Path, cloud: Cloud) -> None:
     path, _ = cloud
     with pytest.raises(ValueError, match="is the input itself"):
         run(path, path, OPERATION)

@@ -38,9 +38,8 @@ def check(found: PointCloud, expected: Estimate) -> None:
     """The contract of `Normals`."""
     assert found.normals is not None
     off = degrees(found.normals, expected.normal.numpy())
-    most = np.sort(off)[: int(0.999 * len(off))]
-    assert most.max() < 1.0
-    assert np.sqrt((most**2).mean()) < 0.05
+    assert np.quantile(off, 0.999) < 1.0
+    assert np.sqrt((off**2).mean()) < 0.05
     error = found.fields["normal_error"]
     assert np.quantile(np.abs(error - expected.error.numpy()), 0.99) < 0.1
     assert expected.curvature is not None
@@ -122,14 +121,15 @@ def test_moments_in_tiles_are_those_of_the_whole_cloud(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: shapes.statue(12_000), lambda: shapes.torus(12_000), lambda: terrain(12_000)]
+    ("make", "share"),
+    [(shapes.statue, 0.995), (shapes.torus, 0.995), (terrain, 0.99)],
 )
-def test_consistent_signs_agree_with_those_in_memory(tmp_path: Path, make) -> None:
-    cloud = make()
+def test_consistent_signs_agree_with_those_in_memory(tmp_path: Path, make, share: float) -> None:
+    cloud = make(12_000)
     xyz = cloud if isinstance(cloud, np.ndarray) else cloud.pos.double().numpy()
     expected = estimate(torch.from_numpy(xyz), orient="consistent")
     found = by_tiles(tmp_path, xyz, Normals(), 2000)
-    assert agreement(found, expected) > 0.98
+    assert agreement(found, expected) > share
 
 
 def test_consistent_signs_of_a_closed_shape_point_outwards(tmp_path: Path) -> None:

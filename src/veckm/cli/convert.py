@@ -59,16 +59,13 @@ class Convert(Verb):
         self.report(cloud=self.cloud, output=self.output, points=points, seconds=spent)
 
     def _in_blocks(self, source: Source) -> int:
-        sink = create_sink(self.output, source)
-        try:
-            label = None if self.silent else "convert"
-            with bar(source.count, label, unit="points") as advance:
-                for start in range(0, source.count, _BLOCK):
-                    stop = min(start + _BLOCK, source.count)
-                    sink.append(source.read(start, stop))
-                    advance(stop - start)
-        except BaseException:
-            sink.abort()
-            raise
-        sink.commit()
+        label = None if self.silent else "convert"
+        with (
+            create_sink(self.output, source) as append,
+            bar(source.count, label, unit="points") as advance,
+        ):
+            for start in range(0, source.count, _BLOCK):
+                stop = min(start + _BLOCK, source.count)
+                append(source.read(start, stop))
+                advance(stop - start)
         return source.count

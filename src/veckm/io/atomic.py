@@ -10,44 +10,20 @@ from pathlib import Path
 from typing import IO
 
 
-class Pending:
-    """A temporary file: :meth:`commit` moves it to its path, :meth:`abort` deletes it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._target = path.resolve()  # through a link, not over it
-        handle, self.name = tempfile.mkstemp(
-            prefix=f".{self._target.name}.", suffix=".part", dir=self._target.parent
-        )
-        self.file: IO[bytes] = os.fdopen(handle, "w+b")
-
-    def commit(self) -> None:
-        """Flush to disk, then rename in one step."""
-        try:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
-            replace(Path(self.name), self._target)
-        except BaseException:
-            self.abort()
-            raise
-
-    def abort(self) -> None:
-        """Delete what was written."""
-        self.file.close()
-        Path(self.name).unlink(missing_ok=True)
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """Open a binary file that appears at ``path`` on exit, unless an exception was raised."""
-    pending = Pending(path)
+    target = path.resolve()  # through a link, not over it
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     try:
-        yield pending.file
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        replace(Path(name), target)
     except BaseException:
-        pending.abort()
+        Path(name).unlink(missing_ok=True)
         raise
-    pending.commit()
 
 
 def replace(part: Path, target: Path) -> None:

@@ -21,10 +21,6 @@ class FileError(ValueError):
         return type(self), (self.path, str(self.reason))
 
 
-class NotByRange(FileError):
-    """A file that can only be read as a whole."""
-
-
 @contextmanager
 def guarded(path: str | os.PathLike[str], action: str) -> Iterator[None]:
     """Turn whatever a reader or writer raises about a file into a :class:`FileError`.

@@ -1,4 +1,4 @@
-"""The formats of files by their suffixes."""
+"""The formats of files by their suffixes, and reading them."""
 
 from __future__ import annotations
 
@@ -7,54 +7,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veckm.cloud import PointCloud
-from veckm.io import e57, kitti, las, meshes, npy, npz, pcd, ply, text
-from veckm.io.errors import FileError, NotByRange, guarded
+from veckm.io import e57, kitti, las, meshes, npy, pcd, ply, text
+from veckm.io.errors import FileError, guarded
 from veckm.io.source import NewWriter, Source
 
 
 @dataclass(frozen=True)
 class Format:
-    """What can be done with a format.
+    """What can be done with a format."""
 
-    Attributes:
-        name: for messages.
-        suffixes: of the file names.
-        read: reads a whole file; by default through ``source``.
-        source: opens a file to be read by range.
-        writer: opens a file to be written piece by piece.
-        write: writes a whole file, for formats that cannot be written piece by piece.
-        mesh: whether such files may hold meshes.
-        extent: whether a new header depends on the bounds of the cloud.
-        options: keywords of the writer.
-    """
-
-    name: str
+    name: str  # for messages
     suffixes: tuple[str, ...]
-    read: Callable[[Path], PointCloud] | None = None
-    source: Callable[[Path], Source] | None = None
-    writer: NewWriter | None = None
-    write: Callable[..., None] | None = None
-    mesh: bool = False
-    extent: bool = False
-    options: tuple[str, ...] = ()
+    read: Callable[[Path], PointCloud] | None = None  # a whole file; by default by its source
+    source: Callable[[Path], Source | None] | None = None  # to read by range, if it can be
+    writer: NewWriter | None = None  # to write piece by piece
+    write: Callable[..., None] | None = None  # a whole file, where pieces are not possible
+    mesh: bool = False  # whether such files may hold meshes
+    extent: bool = False  # whether a new header depends on the bounds of the cloud
+    options: tuple[str, ...] = ()  # keywords of the writer
 
 
 FORMATS = (
-    Format("PLY", (".ply",), ply.read, ply.PlySource, ply.writer, mesh=True, options=("format",)),
+    Format("PLY", (".ply",), ply.read, ply.source, ply.writer, mesh=True, options=("format",)),
     Format(
         "LAS",
         (".las", ".laz"),
-        None,
-        las.LasSource,
-        las.LasWriter,
+        source=las.LasSource,
+        writer=las.LasWriter,
         extent=True,
         options=("scale", "offset"),
     ),
     Format("PCD", (".pcd",), pcd.read, writer=pcd.writer, options=("data",)),
     Format("text", (".xyz", ".txt", ".csv", ".asc", ".pts"), text.read, writer=text.writer),
-    Format("NPY", (".npy",), None, npy.source, npy.writer),
-    Format("NPZ", (".npz",), npz.read, write=npz.write, options=("compress",)),
-    Format("KITTI", (".bin",), None, kitti.source, kitti.writer),
+    Format("NPY", (".npy",), source=npy.source, writer=npy.writer),
+    Format("NPZ", (".npz",), npy.read_npz, write=npy.write_npz, options=("compress",)),
+    Format("KITTI", (".bin",), source=kitti.source, writer=kitti.writer),
     Format("E57", (".e57",), e57.read),
     Format("mesh", tuple(s for s in meshes.SUFFIXES if s != ".ply"), mesh=True),
 )
@@ -79,22 +66,53 @@ def find(path: Path, write: bool = False) -> Format:
     return next(kind for kind in FORMATS if suffix in kind.suffixes)
 
 
-def open_source(path: str | Path) -> Source:
-    """Open a file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin."""
+def read(path: str | Path, *, samples: int | None = None, seed: int = 0) -> PointCloud:
+    """The points of a file with all their fields.
+
+    PLY, LAS, LAZ, COPC, PCD, XYZ, TXT, ASC, CSV, PTS, NPY, NPZ, KITTI's .bin and E57 (extra
+    ``e57``). Meshes (PLY, OBJ, STL, OFF, GLB; extra ``mesh``) are sampled, uniform by area.
+
+    Args:
+        path: the file; its suffix determines the format.
+        samples: number of points to sample from a mesh.
+        seed: of the samples.
+
+    Raises:
+        FileError: if the file is broken; the message begins with the path.
+        OSError: if it cannot be opened.
+        MissingExtra: if the format needs a package that is not installed.
+    """
     path = Path(path)
     kind = find(path)
-    if kind.source is None:
-        raise NotByRange(path, f"cannot be read by range; {streams()} can, convert it to one first")
     with guarded(path, f"read as {kind.name}"):
-        return kind.source(path)
+        if samples is not None:
+            if not kind.mesh:
+                raise FileError(path, "is not a mesh that can be sampled; leave samples out")
+            return meshes.sample(path, samples, seed)
+        if kind.read is not None:
+            return kind.read(path)
+        source = source_if_by_range(path)
+        if source is not None:
+            return source.read_all()
+        path.stat()  # a missing file is the better error
+        raise FileError(path, "is a mesh: give samples=..., the number of points to sample")
+
+
+def open_source(path: str | Path) -> Source:
+    """Open a file to be read by range: LAS, LAZ, COPC, binary PLY, NPY, KITTI's .bin."""
+    source = source_if_by_range(path)
+    if source is None:
+        why = "is a PLY file in text, which" if find(Path(path)).source else "is a file that"
+        raise FileError(path, f"{why} cannot be read by range; {streams()} can, convert it first")
+    return source
 
 
 def source_if_by_range(path: str | Path) -> Source | None:
     """The same, or None for a file that can only be read as a whole."""
-    try:
-        return open_source(path)
-    except NotByRange:
-        return None
+    path = Path(path)
+    kind = find(path)
+    with guarded(path, f"read as {kind.name}"):
+        return None if kind.source is None else kind.source(path)
 
 
 def streams() -> str:

@@ -85,9 +85,8 @@ class LasSource(Source):
             found = np.fromfile(self.path, dtype, stop - start, offset=at)
         if len(found) < stop - start:
             raise ValueError(f"it ended after {start + len(found)} points")
-        return laspy.ScaleAwarePointRecord(
-            found, header.point_format, header.scales, header.offsets
-        )
+        about = (header.point_format, header.scales, header.offsets)
+        return laspy.ScaleAwarePointRecord(found, *about)
 
 
 def _crs(header: LasHeader) -> str | None:
@@ -113,9 +112,8 @@ class LasWriter:
         path: Path,
         like: PointCloud,
         count: int,
-        *,
-        scale: float | tuple[float, float, float] | None = None,
-        offset: tuple[float, float, float] | None = None,
+        scale: Any = None,  # a number or three
+        offset: Any = None,  # three numbers
     ) -> None:
         if path.name.lower().endswith(".copc.laz"):
             raise ValueError("COPC cannot be written, only LAZ; end the name in .laz alone")
@@ -135,9 +133,8 @@ class LasWriter:
             for each in record.extra_bytes_structs:  # laspy computes them from one point only
                 if each.data_type:
                     each.options &= ~(each.MIN_BIT_MASK | each.MAX_BIT_MASK)
-        self._writer = laspy.LasWriter(
-            file, header, do_compress=path.suffix.lower() == ".laz", closefd=False
-        )
+        packed = path.suffix.lower() == ".laz"
+        self._writer = laspy.LasWriter(file, header, do_compress=packed, closefd=False)
 
     def _plan(self, like: PointCloud, header: LasHeader) -> dict[str, str]:
         """Name in the cloud -> name in the file; what the file lacks becomes extra bytes."""
@@ -251,11 +248,10 @@ def _drop(header: LasHeader, unwanted: Any) -> None:
 def _set(points: Any, name: str, values: np.ndarray) -> None:
     """Set a dimension; raises where the values do not fit."""
     view = points[name]
-    array = points.array[name] if name in points.array.dtype.names else None
     if isinstance(view, SubFieldView):
         view[:] = _fitted(name, values, np.dtype("u1"), view.max_value_allowed)
         return
-    assert array is not None
+    array = points.array[name]
     if isinstance(view, ScaledArrayView):  # laspy would round floats too
         values = (values - view.offset) / view.scale
         values = np.rint(values) if array.dtype.kind in "iu" else values

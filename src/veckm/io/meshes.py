@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from veckm.cloud import PointCloud
 from veckm.extras import need
 from veckm.io.errors import FileError, guarded
-from veckm.io.ply import read_header
+from veckm.io.ply import read_header, text_lengths
+from veckm.io.records import parse
 
 #: Suffixes of the files that :func:`read_triangles` reads.
 SUFFIXES = (".ply", ".off", ".obj", ".stl", ".glb")
@@ -78,13 +79,24 @@ def _load(file: Any, kind: str) -> tuple[Any, Any]:
 
 
 def _check_ply(path: Path, mesh: Any) -> None:
-    """Raise where trimesh leaves out missing lines, or takes all faces for as long as the first."""
-    for element in read_header(path).elements:
+    """Raise where trimesh leaves out missing lines and numbers, rounds the numbers of vertices, or
+    takes all faces for as long as the first."""
+    header = read_header(path)
+    for element in header.elements:
         found = {"vertex": len(mesh.vertices), "face": len(mesh.faces)}.get(element.name)
         if found is not None and found < element.count:
             raise ValueError(
                 f"it promises {element.count} of element {element.name}, but has {found}"
             )
+    if header.format == "ascii":
+        body = path.read_bytes()[header.size :]
+        lines = (line for line in body.split(b"\n") if line.strip())
+        for element in header.elements:
+            groups: dict[tuple[int, ...], list[bytes]] = {}  # lines by the lengths of their lists
+            for line in islice(lines, element.count):
+                groups.setdefault(tuple(text_lengths(element, line.split())), []).append(line)
+            for lengths, some in groups.items():
+                parse(some, element.dtype(lengths))
     faces = mesh.metadata["_ply_raw"].get("face", {}).get("data")
     if isinstance(faces, np.ndarray):  # of a binary file
         for name in faces.dtype.names or ():

@@ -1,9 +1,11 @@
-"""NPY: coordinates (N, 3), or records with x, y and z."""
+"""NPY: coordinates (N, 3), or records with x, y and z. NPZ: named arrays, one is coordinates."""
 
 from __future__ import annotations
 
 import io
+import math
 import warnings
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -15,6 +17,7 @@ from veckm.cloud import PointCloud, Template
 from veckm.io.records import AXES, RecordSource, RecordWriter, plan, to_cloud
 
 _LONGEST = 1 << 16  # bytes of a header
+_MOST_DEFLATED = 1032  # the largest ratio of compression that deflate reaches
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,13 @@ class NpyTemplate(Template):
 def source(path: Path) -> RecordSource:
     """A .npy file with an (N, 3) array, or with records that have x, y and z, by range."""
     with path.open("rb") as file:
-        shape, fortran, dtype = header(file)
+        shape, fortran, dtype = _header(file)
         start = file.tell()
     if len(shape) == 1 and dtype.names:
         _check_records(dtype)
         fortran = False
     else:
-        check_plain(shape, dtype)
+        _check_plain(shape, dtype)
         dtype = np.dtype([(axis, dtype) for axis in AXES])
     kind = FortranSource if fortran else RecordSource
     return kind(path, dtype, start, shape[0], NpyTemplate(dtype))
@@ -51,7 +54,7 @@ class FortranSource(RecordSource):
         return to_cloud(found, self._template)
 
 
-def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether the order is Fortran's, and dtype; Python objects are refused."""
     start = io.BytesIO(file.read(_LONGEST + 12))  # the length in it could ask for 4 GB
     if not start.getvalue().startswith(b"\x93NUMPY"):
@@ -70,7 +73,7 @@ def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
-def check_plain(shape: tuple[int, ...], dtype: np.dtype) -> None:
+def _check_plain(shape: tuple[int, ...], dtype: np.dtype) -> None:
     """Raise unless an array is (N, 3) of float32 or float64."""
     if len(shape) != 2 or shape[1] != 3 or shape[0] < 0:
         hint = "; keep the coordinate columns only, a[:, :3]" if len(shape) == 2 else ""
@@ -98,7 +101,74 @@ def writer(file: IO[bytes], _path: Path, like: PointCloud, count: int) -> Record
     plain = dtype.names == AXES and len({dtype[axis] for axis in AXES}) == 1
     described = npy_format.dtype_to_descr(dtype["x"] if plain else dtype)
     shape = (count, 3) if plain else (count,)
-    npy_format.write_array_header_1_0(
-        file, {"descr": described, "fortran_order": False, "shape": shape}
-    )
+    about = {"descr": described, "fortran_order": False, "shape": shape}
+    npy_format.write_array_header_1_0(file, about)
     return RecordWriter(file, dtype, count)
+
+
+@dataclass(frozen=True)
+class NpzTemplate(Template):
+    """The array of coordinates, the order of all arrays, and those that are not per point."""
+
+    name: str
+    dtype: np.dtype
+    order: tuple[str, ...]
+    others: dict[str, np.ndarray]
+    compressed: bool
+
+
+def read_npz(path: Path) -> PointCloud:
+    """A .npz file whose coordinates are named xyz, or are its only array."""
+    size = path.stat().st_size
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not a .npz file, or it is cut short")
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        arrays = {e.filename.removesuffix(".npy"): _array(archive, e, size) for e in entries}
+    order = tuple(arrays)
+    name = order[0] if len(order) == 1 else "xyz"
+    if name not in arrays:
+        raise ValueError(f"it holds the arrays {list(arrays)}; name the coordinates xyz")
+    xyz = arrays.pop(name)
+    _check_plain(xyz.shape, xyz.dtype)
+    fields = {
+        key: np.ascontiguousarray(value, value.dtype.newbyteorder("="))
+        for key, value in arrays.items()
+        if value.ndim in (1, 2) and len(value) == len(xyz)
+    }
+    others = {key: value for key, value in arrays.items() if key not in fields}
+    compressed = any(entry.compress_type == zipfile.ZIP_DEFLATED for entry in entries)
+    template = NpzTemplate(name, xyz.dtype, order, others, compressed)
+    native = np.ascontiguousarray(xyz, xyz.dtype.newbyteorder("="))
+    return PointCloud(native, fields=fields, source=template)
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.ndarray:
+    """An array of an archive; it is not unpacked if it promises to be larger than it can be."""
+    if entry.compress_size > size or entry.file_size > _MOST_DEFLATED * entry.compress_size + 64:
+        raise ValueError(f"{entry.filename} promises {entry.file_size} bytes")
+    body = io.BytesIO(archive.read(entry))
+    shape, fortran, dtype = _header(body)
+    data = body.getbuffer()[body.tell() :]
+    number = math.prod(shape)
+    if dtype.itemsize == 0 or min(shape, default=0) < 0 or number * dtype.itemsize > len(data):
+        raise ValueError(f"{entry.filename} promises shape {shape}, more than it has room for")
+    return np.frombuffer(data, dtype, number).reshape(shape, order="F" if fortran else "C")
+
+
+def write_npz(file: IO[bytes], cloud: PointCloud, *, compress: bool | None = None) -> None:
+    """Named arrays, the coordinates under the name that they had, or xyz; compressed by default if
+    the file was that the cloud came from."""
+    exact = cloud.xyz if cloud.origin.any() else cloud.pos
+    new = NpzTemplate("xyz", exact.dtype, (), {}, False)
+    template = cloud.source if isinstance(cloud.source, NpzTemplate) else new
+    if template.name in cloud.fields:
+        raise ValueError(f"{template.name!r} names the coordinates; rename that field")
+    arrays = {template.name: exact.astype(template.dtype), **cloud.fields, **template.others}
+    order = dict.fromkeys([*(key for key in template.order if key in arrays), *arrays])
+    deflate = template.compressed if compress is None else compress
+    kind = zipfile.ZIP_DEFLATED if deflate else zipfile.ZIP_STORED
+    with zipfile.ZipFile(file, "w", kind) as archive:
+        for key in order:
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as part:
+                npy_format.write_array(part, np.asanyarray(arrays[key]), allow_pickle=False)

@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 
 from veckm.cloud import PointCloud, Template
-from veckm.io import lzf, records, rows
+from veckm.io import records
 from veckm.io.records import AXES, RecordWriter, check_room
 
 _NORMALS = ("normal_x", "normal_y", "normal_z")
@@ -23,22 +23,14 @@ _LINES = (
 
 @dataclass(frozen=True)
 class PcdTemplate(Template):
-    """The lines of the header, and what they describe.
+    """The lines of the header, and what they describe."""
 
-    Attributes:
-        lines: as in the file, up to DATA.
-        dtype: records of the points; padding, which the file names ``_``, has unique names.
-        names: name in the records -> name in the file.
-        width, height: of an organized cloud; otherwise the height is 1.
-        data: ascii, binary or binary_compressed.
-    """
-
-    lines: tuple[str, ...] = _LINES
-    dtype: np.dtype | None = None
-    names: tuple[tuple[str, str], ...] = ()
+    lines: tuple[str, ...] = _LINES  # up to DATA
+    dtype: np.dtype | None = None  # padding, which the file names ``_``, has unique names
+    names: tuple[tuple[str, str], ...] = ()  # in the records, and in the file
     width: int = 0
-    height: int = 0
-    data: str = "binary"
+    height: int = 0  # 1 if the cloud is not organized
+    data: str = "binary"  # or ascii, binary_compressed
 
     def subset(self) -> Template:
         """Some points of an organized cloud are no longer organized."""
@@ -54,7 +46,7 @@ def read(path: Path) -> PointCloud:
     if template.data == "ascii":
         lines = [line for line in body.split(b"\n") if line.strip()]
         check_room(points, len(lines))
-        found = rows.parse(lines[:points], dtype)
+        found = records.parse(lines[:points], dtype)
     elif template.data == "binary":
         check_room(points, len(body) // dtype.itemsize)
         found = np.frombuffer(body, dtype, points)
@@ -70,7 +62,7 @@ def _decompress(body: bytes, points: int, dtype: np.dtype) -> np.ndarray:
         raise ValueError(f"the header promises {points} points, but there are {size} bytes of them")
     if packed > len(body) - 8:
         raise ValueError(f"it promises {packed} compressed bytes, but has {len(body) - 8}")
-    raw, at = lzf.decompress(body[8 : 8 + packed], size), 0
+    raw, at = _decompress_lzf(body[8 : 8 + packed], size), 0
     found = np.empty(points, dtype)
     for name in dtype.names or ():
         column = np.frombuffer(raw, dtype[name].base, found[name].size, at)
@@ -148,3 +140,35 @@ def writer(
         line = f"{word} {new[word]}" if word in new else line
         file.write(f"{line}\n".encode("latin-1"))
     return RecordWriter(file, dtype, count, " " if data == "ascii" else None)
+
+
+def _decompress_lzf(data: bytes, size: int) -> bytearray:
+    """The ``size`` bytes of LZF data, which are literal runs and copies of what came before.
+
+    A byte below 32 starts a run of one more literal bytes than its value. Any other has the length
+    of a copy minus two in its upper three bits, 7 meaning that the next byte is added; its lower
+    five bits and one more byte are the distance back minus one.
+    """
+    if size > 88 * (len(data) + 3):  # a copy takes three bytes for at most 264
+        raise ValueError(f"{len(data)} compressed bytes cannot be {size} bytes")
+    out, at = bytearray(), 0
+    try:
+        while at < len(data) and len(out) <= size:
+            control, at = data[at], at + 1
+            if control < 32:
+                out += data[at : at + control + 1]
+                at += control + 1
+                continue
+            length = (control >> 5) + 2
+            if length == 9:
+                length, at = length + data[at], at + 1
+            back, at = ((control & 31) << 8) + data[at] + 1, at + 1
+            if back > len(out):
+                raise ValueError("the compressed bytes copy from before their beginning")
+            piece = out[-back : len(out) - back + length]
+            out += (piece * (length // back + 1))[:length]  # it may overlap what it writes
+    except IndexError:
+        raise ValueError("the compressed bytes end within a copy") from None
+    if len(out) != size or at > len(data):
+        raise ValueError(f"the compressed bytes are not {size} bytes")
+    return out

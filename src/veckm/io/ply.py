@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from veckm.cloud import PointCloud, Template
-from veckm.io import records, rows
-from veckm.io.errors import NotByRange
+from veckm.io import records
 from veckm.io.records import AXES, RecordSource, RecordWriter, check_room
 
 _NORMALS = ("nx", "ny", "nz")
@@ -32,8 +32,7 @@ _ORDERS: dict[str, Any] = {"ascii": "", "binary_little_endian": "<", "binary_big
 _LONGEST = 1 << 20  # bytes of a header
 
 
-@dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """A number of a record, or a list of numbers if ``length`` is the dtype of its length."""
 
     name: str
@@ -48,16 +47,14 @@ class Element:
 
     name: str
     count: int
-    properties: tuple[Property, ...] = ()
+    properties: list[Property] = field(default_factory=list)
 
-    @property
-    def has_lists(self) -> bool:
-        return any(item.length for item in self.properties)
-
-    def dtype(self, lengths: Sequence[int]) -> np.dtype:
-        """The records, with the length of each list."""
+    def dtype(self, lengths: Sequence[int] = ()) -> np.dtype:
+        """The records, with the length of each list; by default all lists are empty."""
         parts: list[tuple[Any, ...]] = []
-        for item, length in zip(self.properties, lengths, strict=True):
+        for item, length in zip(
+            self.properties, lengths or [0] * len(self.properties), strict=True
+        ):
             if item.length:
                 parts.append((f"\0{item.name}", item.length))
             parts.append((item.name, item.kind, (length,) if item.length else ()))
@@ -65,45 +62,17 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Header:
-    """The header of a PLY file.
-
-    Attributes:
-        format: ascii, binary_little_endian or binary_big_endian.
-        lines: as in the file, without end_header.
-        elements: in the order of the file.
-        size: its length in bytes.
-        newline: the end of its lines.
-    """
+class PlyTemplate(Template):
+    """How a file was written."""
 
     format: str = "binary_little_endian"
-    lines: tuple[str, ...] = ("ply", "format", "element vertex 0")
+    lines: tuple[str, ...] = ("ply", "format", "element vertex 0")  # up to end_header
     elements: tuple[Element, ...] = (Element("vertex", 0),)
-    size: int = 0
+    vertex: int = 0  # which of the elements has the points
+    size: int = 0  # bytes of the header
     newline: str = "\n"
-
-    @property
-    def vertex(self) -> int:
-        """Which of the elements has the points."""
-        for at, element in enumerate(self.elements):
-            if set(AXES) <= {item.name for item in element.properties if not item.length}:
-                return at
-        names = [element.name for element in self.elements]
-        raise ValueError(f"none of its elements {names} has x, y and z")
-
-
-@dataclass(frozen=True)
-class PlyTemplate(Template):
-    """How a file was written.
-
-    Attributes:
-        header: of the file.
-        dtype: the records of the points.
-        others: the bytes before and after the points; None to leave the other elements out.
-    """
-
-    header: Header
-    dtype: np.dtype
+    dtype: np.dtype | None = None  # the records of the points
+    #: The bytes before and after the points; None to leave the other elements out.
     others: tuple[bytes, bytes] | None = None
 
     def subset(self) -> Template:
@@ -111,7 +80,7 @@ class PlyTemplate(Template):
         return replace(self, others=None)
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> PlyTemplate:
     """The header of a file; raises ValueError if it is none."""
     with path.open("rb") as file:
         data = file.read(_LONGEST)
@@ -129,42 +98,44 @@ def read_header(path: Path) -> Header:
             case ["element", name, count] if count.isascii() and count.isdigit():
                 elements.append(Element(name, int(count[:20])))
             case ["property", word, name] if elements and word in _KINDS:
-                _add(elements, Property(name, _KINDS[word], None, line))
+                elements[-1].properties.append(Property(name, _KINDS[word], None, line))
             case ["property", _, length, word, name] if (
                 elements and word in _KINDS and length in _KINDS
             ):
-                _add(elements, Property(name, _KINDS[word], _KINDS[length], line))
+                item = Property(name, _KINDS[word], _KINDS[length], line)
+                elements[-1].properties.append(item)
             case ["comment" | "obj_info", *_] | []:
                 pass
             case _:
                 raise ValueError(f"its header has the line {line[:80]!r}")
     if format is None:
         raise ValueError("its header names no format")
+    found = [{item.name for item in each.properties if not item.length} for each in elements]
+    vertex = next((at for at, names in enumerate(found) if set(AXES) <= names), None)
+    if vertex is None:
+        raise ValueError(f"none of its elements {[e.name for e in elements]} has x, y and z")
     size = data.find(b"\n", end) + 1 or len(data)
-    return Header(format, tuple(lines), tuple(elements), size, newline)
-
-
-def _add(elements: list[Element], item: Property) -> None:
-    elements[-1] = replace(elements[-1], properties=(*elements[-1].properties, item))
+    return PlyTemplate(format, tuple(lines), tuple(elements), vertex, size, newline)
 
 
 def read(path: Path) -> PointCloud:
     """The points of a PLY file; faces and other elements are kept to be written back."""
+    binary = source(path)
+    if binary is not None:
+        return binary.read_all()
     header = read_header(path)
-    if _ORDERS[header.format]:
-        return PlySource(path).read_all()
     element = header.elements[header.vertex]
     lines = [line for line in path.read_bytes()[header.size :].split(b"\n") if line.strip()]
     first = sum(each.count for each in header.elements[: header.vertex])
     last = first + element.count
     check_room(element.count, max(len(lines) - first, 0))
-    lengths = _text_lengths(element, lines[first].split() if element.count else [])
-    found = rows.parse(lines[first:last], element.dtype(lengths))
+    lengths = text_lengths(element, lines[first].split() if element.count else [])
+    found = records.parse(lines[first:last], element.dtype(lengths))
     others = (b"\n".join([*lines[:first], b""]), b"\n".join([*lines[last:], b""]))
-    return records.to_cloud(found, PlyTemplate(header, found.dtype, others))
+    return records.to_cloud(found, replace(header, dtype=found.dtype, others=others))
 
 
-def _text_lengths(element: Element, words: list[bytes]) -> list[int]:
+def text_lengths(element: Element, words: list[bytes]) -> list[int]:
     """The lengths of the lists of a line."""
     lengths, at = [], 0
     for item in element.properties:
@@ -175,29 +146,29 @@ def _text_lengths(element: Element, words: list[bytes]) -> list[int]:
     return lengths
 
 
+def source(path: Path) -> PlySource | None:
+    """A binary file by range; None for a file in text."""
+    header = read_header(path)
+    return PlySource(path, header) if _ORDERS[header.format] else None
+
+
 class PlySource(RecordSource):
     """A binary PLY file by range."""
 
-    def __init__(self, path: Path) -> None:
-        header = read_header(path)
+    def __init__(self, path: Path, header: PlyTemplate) -> None:
         order = _ORDERS[header.format]
-        if not order:
-            raise NotByRange(path, "is a PLY file in text, which cannot be read by range")
         body, at = np.memmap(path, np.uint8, "r"), header.size
         for each in header.elements[: header.vertex]:
-            least = each.dtype([0] * len(each.properties)).itemsize
+            least = each.dtype().itemsize
             check_room(each.count, (len(body) - at) // max(least, 1))
-            if each.has_lists:
+            if any(item.length for item in each.properties):
                 for _ in range(each.count):
                     at = _walk(body, at, each, order)[1]
             else:
                 at += each.count * least
         element = header.elements[header.vertex]
-        lengths = [0] * len(element.properties)
-        if element.count and element.has_lists:
-            lengths = _walk(body, at, element, order)[0]
-        dtype = element.dtype(lengths)
-        self._ply = PlyTemplate(header, dtype)
+        dtype = element.dtype(_walk(body, at, element, order)[0] if element.count else ())
+        self._ply = replace(header, dtype=dtype)
         super().__init__(path, dtype.newbyteorder(order), at, element.count, self._ply)
 
     def like(self) -> PointCloud:
@@ -211,7 +182,7 @@ class PlySource(RecordSource):
     def _whole(self) -> PlyTemplate:
         """The template with the elements around the points."""
         with self.path.open("rb") as file:
-            file.seek(self._ply.header.size)
+            file.seek(self._ply.size)
             before = file.read(self._start - file.tell())
             file.seek(self._start + self.count * self._dtype.itemsize)
             return replace(self._ply, others=(before, file.read()))
@@ -237,64 +208,57 @@ def writer(
     file: IO[bytes], _path: Path, like: PointCloud, count: int, *, format: str | None = None
 ) -> RecordWriter:
     """A writer of PLY; the format is by default that of the file that the cloud came from."""
-    template = like.source if isinstance(like.source, PlyTemplate) else None
-    header = template.header if template else Header()
-    others = template.others if template else None
-    format = format or header.format
+    template = like.source if isinstance(like.source, PlyTemplate) else PlyTemplate()
+    format = format or template.format
     if format not in _ORDERS:
         raise ValueError(f"format is one of {' '.join(_ORDERS)}, got {format!r}")
-    if others and len(header.elements) > 1 and format != header.format:
-        raise ValueError(f"its faces are in {header.format}; leave format as it is")
-    dtype = records.plan(like, template.dtype if template else None, _WIDER)
-    vertex = header.vertex if template else 0
-    had = {item.name: item for item in header.elements[vertex].properties}
+    if template.others and len(template.elements) > 1 and format != template.format:
+        raise ValueError(f"its faces are in {template.format}; leave format as it is")
+    dtype = records.plan(like, template.dtype, _WIDER)
+    had = {item.name: item for item in template.elements[template.vertex].properties}
     names = records.file_names(like.fields, _NORMALS, had)
     parts: list[tuple[Any, ...]] = []
     lines: dict[str, list[str]] = {}
     for name in dtype.names or ():
         kind, old = dtype[name], had.get(name)
-        if old and _same_kind(old, kind):
+        word = kind.base.newbyteorder("=").str[1:]
+        if old and old.kind == word and bool(old.length) == bool(kind.shape):
             lines[name] = [old.line]
             parts += [(f"\0{name}", old.length)] if old.length else []
         else:
-            lines[name] = _new_lines(names.get(name, name), kind)
+            stored = names.get(name, name)
+            records.check_storable("PLY", [(stored, kind)])
+            columns = [f"{stored}_{k}" for k in range(kind.shape[0])] if kind.shape else [stored]
+            lines[name] = [f"property {_WORDS[word]} {column}" for column in columns]
         parts.append((name, kind.base, kind.shape))
-    shown = _header_lines(header, vertex, lines, count, bool(others))
-    form = f"format {format} 1.0"
-    shown = [form if line.split()[:1] == ["format"] else line for line in shown]
-    before, after = others or (b"", b"")
-    file.write(header.newline.join([*shown, "end_header", ""]).encode("latin-1") + before)
-    stored = np.dtype(parts).newbyteorder(_ORDERS[format] or "=")
-    return RecordWriter(file, stored, count, None if _ORDERS[format] else " ", after)
-
-
-def _same_kind(old: Property, kind: np.dtype) -> bool:
-    same = old.kind == kind.base.newbyteorder("=").str[1:]
-    return same and bool(old.length) == bool(kind.shape)
-
-
-def _new_lines(name: str, kind: np.dtype) -> list[str]:
-    """The properties of a new field; several columns are numbered."""
-    records.check_storable("PLY", [(name, kind)])
-    word = _WORDS[kind.base.newbyteorder("=").str[1:]]
-    names = [f"{name}_{k}" for k in range(kind.shape[0])] if kind.shape else [name]
-    return [f"property {word} {each}" for each in names]
+    shown = [*_header_lines(template, lines, count, format), "end_header", ""]
+    before, after = template.others or (b"", b"")
+    file.write(template.newline.join(shown).encode("latin-1") + before)
+    records_of = np.dtype(parts).newbyteorder(_ORDERS[format] or "=")
+    return RecordWriter(file, records_of, count, None if _ORDERS[format] else " ", after)
 
 
 def _header_lines(
-    header: Header, vertex: int, new: dict[str, list[str]], count: int, others: bool
-) -> list[str]:
+    template: PlyTemplate, new: dict[str, list[str]], count: int, format: str
+) -> Iterator[str]:
     """The lines of a header with the properties of the points replaced by ``new`` ones."""
-    words = [line.split() or [""] for line in header.lines]
-    starts = [at for at, (word, *_) in enumerate(words) if word == "element"]
-    start, stop = [*starts, len(words)][vertex : vertex + 2]
-
-    def outside(part: slice) -> list[str]:
-        pairs = zip(header.lines[part], words[part], strict=True)
-        return [line for line, word in pairs if others or word[0] not in ("element", "property")]
-
-    points, left = [f"element {words[start][1]} {count}"], dict(new)
-    for line, word in zip(header.lines[start + 1 : stop], words[start + 1 : stop], strict=True):
-        points += left.pop(word[-1], []) if word[0] == "property" else [line]
-    points += [line for lines in left.values() for line in lines]
-    return [*outside(slice(start)), *points, *outside(slice(stop, None))]
+    at, left = -1, dict(new)
+    for line in template.lines:
+        word = line.split() or [""]
+        if word[0] == "element":
+            if at == template.vertex:
+                yield from chain(*left.values())
+                left = {}
+            at += 1
+        match word[0], at == template.vertex:
+            case "format", _:
+                yield f"format {format} 1.0"
+            case "element", True:
+                yield f"element {word[1]} {count}"
+            case "property", True:
+                yield from left.pop(word[-1], [])
+            case (("element" | "property"), False) if template.others is None:
+                pass
+            case _:
+                yield line
+    yield from chain(*left.values())

@@ -6,17 +6,18 @@ of the list that follows it, as PLY stores it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from veckm.cloud import NORMAL_NAMES, PointCloud, Template
-from veckm.io import rows
 from veckm.io.source import Source
 
 AXES = ("x", "y", "z")
+_LINES = 1 << 16  # that are made at a time
 #: Kinds of numbers that most formats lack, and the next larger one that they have.
 WIDER = {"b1": "u1", "f2": "f4"}
 
@@ -24,13 +25,8 @@ WIDER = {"b1": "u1", "f2": "f4"}
 def file_names(
     fields: Iterable[str], normals: tuple[str, ...], keep: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Name in the cloud -> name in the file; normals take the names of the format.
-
-    Args:
-        fields: names in the cloud.
-        normals: the names that the format has for normals.
-        keep: names that the file had already, which stay.
-    """
+    """Name in the cloud -> name in the file; ``normals`` are those of the format, and the names to
+    ``keep`` those that the file had already."""
     names, kept = list(fields), set(keep)
     out = {name: name for name in names}
     if set(normals) <= set(names):
@@ -43,13 +39,8 @@ def file_names(
 
 
 def plan(like: PointCloud, had: np.dtype | None, wider: Mapping[str, str] = WIDER) -> np.dtype:
-    """The records of a file to write: fields that it had first, in their order, then new ones.
-
-    Args:
-        like: a cloud with the fields.
-        had: the records of the file that the cloud came from.
-        wider: kinds of numbers that the format lacks, and those that replace them.
-    """
+    """The records of a file to write: fields that it ``had`` first, in their order, then new ones;
+    kinds of numbers that the format lacks are replaced by ``wider`` ones."""
     old = had.names or () if had is not None else ()
     single = like.pos.dtype == np.float32 and not like.origin.any()
     order = [name for name in old if name in AXES or name in like.fields]
@@ -157,7 +148,7 @@ class RecordWriter:
         found = fill(cloud, self._dtype)
         if self._delimiter is not None:
             columns = [found[name] for name in self._dtype.names or ()]
-            self._file.write(rows.render(columns, self._delimiter))
+            self._file.write(render(columns, self._delimiter))
         elif len(found):
             self._file.write(found.view(np.uint8).data)
 
@@ -166,3 +157,39 @@ class RecordWriter:
         if self._left:
             raise ValueError(f"{self._left} points are missing")
         self._file.write(self._tail)
+
+
+def parse(lines: Sequence[bytes], dtype: np.dtype, delimiter: str | None = None) -> np.ndarray:
+    """Lines of numbers as records (N,) of ``dtype``, whose fields are the columns in order."""
+    if not lines:
+        return np.zeros(0, dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # NumPy only warns about lines without numbers
+        try:
+            found = np.loadtxt(
+                lines, dtype, comments=None, delimiter=delimiter, ndmin=1, encoding="latin-1"
+            )
+        except UserWarning as error:
+            raise ValueError(error) from None
+    if len(found) != len(lines):
+        raise ValueError(f"{len(lines) - len(found)} of {len(lines)} lines are empty")
+    return np.asarray(found)
+
+
+def render(arrays: Sequence[np.ndarray], delimiter: str = " ") -> bytes:
+    """(N,) and (N, k) arrays as lines, each number in the fewest digits that give it back."""
+    columns = [c for array in arrays for c in (array.T if array.ndim == 2 else array[None])]
+    parts = []
+    for start in range(0, len(columns[0]), _LINES):
+        words = [_words(column[start : start + _LINES]) for column in columns]
+        parts.append("\n".join(map(delimiter.join, zip(*words, strict=True))))
+    return "\n".join([*parts, ""]).encode("ascii") if parts else b""
+
+
+def _words(column: np.ndarray) -> list[str]:
+    if column.dtype.kind in "iub":
+        return list(map(str, (column.view("u1") if column.dtype.kind == "b" else column).tolist()))
+    if column.dtype.itemsize == 8:
+        return list(map(repr, column.tolist()))
+    words: list[str] = column.astype(str).tolist()
+    return words

@@ -78,13 +78,11 @@ class Source(ABC):
 
 
 class Writer(Protocol):
-    """A file that is written piece by piece."""
+    """A file that is written piece by piece; what follows the points comes at the end."""
 
-    def append(self, cloud: PointCloud) -> None:
-        """Write the next points."""
+    def append(self, cloud: PointCloud) -> None: ...
 
-    def finish(self) -> None:
-        """Write what follows the points, and complete the header."""
+    def finish(self) -> None: ...
 
 
 #: Makes a :class:`Writer` from a binary file, its path, a cloud with the fields, and the count.

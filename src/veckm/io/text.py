@@ -10,8 +10,7 @@ from typing import IO
 import numpy as np
 
 from veckm.cloud import COLOR_NAMES, NORMAL_NAMES, PointCloud, Template
-from veckm.io import rows
-from veckm.io.records import AXES, RecordWriter, plan
+from veckm.io.records import AXES, RecordWriter, parse, plan
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -22,23 +21,14 @@ _TRIPLES = (AXES, ("easting", "northing", "elevation"), ("x_m", "y_m", "z_m"))
 
 @dataclass(frozen=True)
 class TextTemplate(Template):
-    """The layout of a file.
+    """The layout of a file."""
 
-    Attributes:
-        delimiter: between numbers; None for white space.
-        head: lines before the points, without that of the names and the count of PTS.
-        names: of the columns in order; coordinates are x, y and z here.
-        prefix: of the line of names, as a comment sign; None if there is no such line.
-        shown: the names as in that line.
-        counted: whether the number of points comes first, as in PTS.
-    """
-
-    delimiter: str | None = None
-    head: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    prefix: str | None = None
-    shown: tuple[str, ...] = ()
-    counted: bool = False
+    delimiter: str | None = None  # None for white space
+    head: tuple[str, ...] = ()  # lines before the points, but for the names and the count of PTS
+    names: tuple[str, ...] = ()  # of the columns; the coordinates are x, y and z
+    prefix: str | None = None  # of the line of names, as a comment sign; None if there is none
+    shown: tuple[str, ...] = ()  # the names as in that line
+    counted: bool = False  # whether the number of points comes first, as in PTS
 
 
 def read(path: Path) -> PointCloud:
@@ -63,7 +53,7 @@ def read(path: Path) -> PointCloud:
     words = _split(first)
     if len(words) < 3:
         raise ValueError(f"its lines have {len(words)} numbers, a point has three")
-    table = rows.parse(body, np.dtype([(f"c{k}", "f8") for k in range(len(words))]), delimiter)
+    table = parse(body, np.dtype([(f"c{k}", "f8") for k in range(len(words))]), delimiter)
     columns = [table[name] for name in table.dtype.names or ()]
     prefix, shown, kept = _find_names(head, len(words))
     names = _axis_names(shown) if shown else (*AXES, *_guess(path, columns))

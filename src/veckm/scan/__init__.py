@@ -1,8 +1,8 @@
 """Clouds larger than memory: tiles with a halo, resumable, on this machine or on Dask.
 
 layout.py     which points are in which cell and tile
-spool.py      the points on disk, cell after cell; results beside them
-journal.py    what is done, so that it is not done twice
+spool.py      the points on disk, cell after cell, and the results of the tiles
+resume.py     whose work folder it is
 operation.py  what an operation has to define
 tiles.py      a tile and its halo in memory
 encode.py     the encoding of every point
@@ -14,8 +14,8 @@ The result is that of the whole cloud in memory within a tolerance, which every 
 """
 
 from veckm.scan.encode import Encode
-from veckm.scan.journal import Changed, Stopped
 from veckm.scan.normals import Normals
+from veckm.scan.resume import Changed, Stopped
 from veckm.scan.run import Report, run
 
 __all__ = ["Changed", "Encode", "Normals", "Report", "Stopped", "run"]

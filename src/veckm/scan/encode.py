@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +16,10 @@ from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
 from veckm.inputs import SMALLEST_EPS
-from veckm.io.atomic import writing
 from veckm.io.errors import FileError
 from veckm.io.source import Source
-from veckm.scan.operation import Advance, Arrays, Operation, Phase
-from veckm.scan.spool import CHUNK, SLOTS, Field, Spool
+from veckm.scan.operation import Advance, Operation
+from veckm.scan.spool import Arrays, Spool, create, mapped
 from veckm.scan.tiles import Region, halo_cells
 from veckm.sizes import WindowName, make_window
 
@@ -76,29 +77,13 @@ class Encode(Operation):
 
     def encoder(self) -> VecKM:
         """The encoder of every tile."""
-        return VecKM(
-            self.dim,
-            radius=self.radius,
-            detail=self.detail,
-            window=self.window,
-            engine=self.engine,
-            norm=self.norm,
-            eps=self.eps,
-            seed=self.seed,
-        )
+        names = ("radius", "detail", "window", "engine", "norm", "eps", "seed")
+        return VecKM(self.dim, **{name: getattr(self, name) for name in names})
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[str, ...]:
         """A single pass."""
-        return (Phase("encode", (self.field,)),)
-
-    @property
-    def field(self) -> Field:
-        """The encoding as it is stored."""
-        width = self.dim * len(self.radius)
-        if self.dtype == "complex64":
-            return Field("encoding", "c8", width)
-        return Field("encoding", "f2", 2 * width)
+        return ("encode",)
 
     @property
     def reach(self) -> float:
@@ -115,47 +100,43 @@ class Encode(Operation):
         if output.suffix.lower() != ".npy":
             raise FileError(output, "encodings are written as .npy; choose a name that ends so")
 
-    def tile(self, phase: Phase, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
+    def tile(self, phase: str, spool: Spool, tile: int, stats: Any) -> Arrays:
         """Encode the points of a tile among those around it."""
-        del stats
-        cells, (start, stop) = spool.cells(tile), spool.range(tile)
-        own = np.arange(cells.start, cells.stop)
-        region = Region(spool, halo_cells(spool, own, np.full(len(own), self.reach))[0])
-        first = int(region.rows_at(np.array([start]))[0])
-        here = slice(first, first + stop - start)
+        del phase, stats
+        cells, part = spool.cells(tile), spool.range(tile)
+        reach = np.full(cells.stop - cells.start, self.reach)
+        region = Region(spool, halo_cells(spool, tile, reach, limited=False)[0])
+        here = slice(*region.rows_at(np.array([part.start, part.stop])))
         low, high = region.xyz[here].min(0), region.xyz[here].max(0)
         x = region.xyz - (low + high) / 2
         kept = (np.abs(x) <= (high - low) / 2 + self.reach).all(1)  # cells are whole, halos not
-        queries, pos = self._working(x[here]), self._working(x[kept])
-        if queries.dtype != pos.dtype:
-            queries, pos = queries.double(), pos.double()
+        # In float32 where that is exact enough for eps.
+        rounding = float(np.abs(x[kept]).max()) * torch.finfo(torch.float32).eps / 2
+        single = self.eps >= SMALLEST_EPS[torch.float32]
+        single &= rounding * self.detail / min(self.radius) <= self.eps / 10
+        dtype = torch.float32 if single else torch.float64
+        queries, pos = (torch.from_numpy(x[rows]).to(dtype) for rows in (here, kept))
         encoded = self.encoder()(pos, queries=queries, progress=False).to(torch.complex64)
         if self.dtype == "float16":
             encoded = torch.view_as_real(encoded).flatten(1).half()
-        return {phase.fields[0].name: encoded.numpy()}
-
-    def _working(self, x: np.ndarray) -> torch.Tensor:
-        """In float32 where that is exact enough for eps."""
-        alpha = self.detail / min(self.radius)
-        rounding = float(np.abs(x).max(initial=0.0)) * torch.finfo(torch.float32).eps / 2
-        single = self.eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= self.eps / 10
-        return torch.from_numpy(x).float() if single else torch.from_numpy(x)
+        return {"encoding": encoded.numpy()}
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """A .npy file in the order of the points of the input."""
-        field, width, reduce = self.field, self.field.width, None
-        step = max(1, CHUNK * 16 // field.row)  # encodings in memory at a time
-        parts = [(i, min(i + step, source.count)) for i in range(0, source.count, step)]
+
+        def encodings() -> Iterator[torch.Tensor]:
+            for tile in range(spool.tiles):
+                yield torch.from_numpy(spool.load("encode", tile, "encoding"))
+
+        first = next(encodings())
+        kind, width, reduce = first.numpy().dtype.str, first.shape[1], None
         if self.components is not None:
-            chunks = (torch.from_numpy(spool.read(field, [part])) for part in parts)
-            width, reduce = self.components, principal_components(chunks, self.components)
-        kind = np.dtype(f"<{field.dtype}" if reduce is None else "<f4")
-        with writing(path) as file:
-            header = {"descr": kind.str, "fortran_order": False, "shape": (source.count, width)}
-            np.lib.format.write_array_header_2_0(file, header)
-            for part in parts:
-                rows = spool.gather(field, spool.read(SLOTS, [part]))
-                if reduce is not None:
-                    rows = reduce.project(torch.from_numpy(rows)).numpy()
-                file.write(np.ascontiguousarray(rows, kind).data)
-                advance(len(rows))
+            kind, width = "<f4", self.components
+            reduce = principal_components(encodings(), self.components)
+        create(path, kind, (source.count, width))
+        for tile, found in enumerate(encodings()):
+            rows = spool.rows[spool.range(tile)]
+            mapped(path, write=True)[rows] = found if reduce is None else reduce.project(found)
+            advance(len(rows))
+        with path.open("rb") as file:
+            os.fsync(file.fileno())

@@ -8,8 +8,6 @@ position cannot be cut and stay together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -22,20 +20,13 @@ _MARGIN = 0.95
 
 
 @dataclass(frozen=True)
-class Layout:
+class Cuts:
     """A binary tree of cuts. Its leaves are the cells, in the order of storage; a tile is a run."""
 
     axis: np.ndarray  # (K,) int64 of each cut
     at: np.ndarray  # (K,) float64: points below go left
     child: np.ndarray  # (K, 2) int64: the next cut, or ~c for cell c
     tiles: np.ndarray  # (T + 1,) int64: the first cell of each tile, and the number of cells
-    counts: np.ndarray  # (C,) int64: points of each cell; filled in when the points are sorted
-    boxes: np.ndarray  # (2, C, 3): least and largest coordinates of each cell, likewise
-
-    @cached_property
-    def offsets(self) -> np.ndarray:
-        """(C + 1,): the first point of each cell, and the number of points."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
 
     def cells_of(self, xyz: np.ndarray) -> np.ndarray:  # (n, 3) -> (n,)
         """The cell of each point."""
@@ -48,23 +39,13 @@ class Layout:
             rows = rows[node[rows] >= 0]
         return ~node
 
-    def save(self, path: Path) -> None:
-        """As .npz."""
-        np.savez(path, **{name: getattr(self, name) for name in self.__dataclass_fields__})
-
-    @classmethod
-    def load(cls, path: Path) -> Layout:
-        """From :meth:`save`."""
-        with path.open("rb") as file, np.load(file) as found:
-            return cls(**{name: found[name] for name in cls.__dataclass_fields__})
-
 
 def sampled_share(count: int) -> float:
-    """The share of `count` points that :func:`make_layout` needs."""
+    """The share of `count` points that :func:`find_cuts` needs."""
     return min(1.0, _SAMPLE / count)
 
 
-def make_layout(sample: np.ndarray, share: float, tile: int) -> Layout:  # (n, 3)
+def find_cuts(sample: np.ndarray, share: float, tile: int) -> Cuts:  # (n, 3)
     """Tiles of at most `tile` points and their cells, from a random `share` of the points.
 
     Of a sampled cloud some tiles may have a few percent more, and copies at one position are in
@@ -95,14 +76,8 @@ def make_layout(sample: np.ndarray, share: float, tile: int) -> Layout:  # (n, 3
         return number
 
     split(np.arange(len(sample)), scale * tile)
-    return Layout(
-        np.array([axis for axis, _ in cuts], np.int64),
-        np.array([at for _, at in cuts]),
-        np.array(children, np.int64).reshape(-1, 2),
-        np.array(tiles),
-        np.zeros(cells, np.int64),
-        np.stack([np.full((cells, 3), np.inf), np.full((cells, 3), -np.inf)]),
-    )
+    axis, at = np.array([a for a, _ in cuts], np.int64), np.array([x for _, x in cuts])
+    return Cuts(axis, at, np.array(children, np.int64).reshape(-1, 2), np.array(tiles))
 
 
 def _median_cut(x: np.ndarray, limit: float) -> tuple[int, float] | None:  # (n, 3)

@@ -12,19 +12,15 @@ import torch
 from veckm.cloud import PointCloud
 from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
-from veckm.io.sink import create_sink
+from veckm.io.output import create_sink
 from veckm.io.source import Source
-from veckm.scan.operation import Advance, Arrays, Operation, Phase
-from veckm.scan.spool import CHUNK, SLOTS, Field, Spool
+from veckm.scan.operation import Advance, Operation
+from veckm.scan.spool import Arrays, Spool, chunks_of, create, mapped
 from veckm.scan.tiles import Region, compute_tile, halo_cells, neighborhood_radius
 from veckm.tasks.normals import consistent, curvature, pyramid, untrained
 from veckm.tasks.normals.estimate import Method, PartEstimator, check_options, shipped
 from veckm.tasks.normals.orient import Orientation, orient
 from veckm.tasks.normals.stats import GlobalStats
-
-_NORMAL, _ERROR = Field("normal", "f4", 3), Field("normal_error", "f4")
-_CURVATURE = Field("curvature", "f4", 2)
-_PATCH, _SIGN = Field("patch", "i4"), Field("sign", "i1")
 
 
 @dataclass(frozen=True)
@@ -59,14 +55,10 @@ class Normals(Operation):
         check_options(self.orient, self.viewpoint, self.method)
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[str, ...]:
         """Normals of arbitrary sign first; curvature and signs read those of the neighbors."""
-        out = [Phase("normals", (_NORMAL, _ERROR))]
-        if self.orient == "consistent":
-            out.append(Phase("orient", (_PATCH, _SIGN), extras=True))
-        if self.curvature:
-            out.append(Phase("curvature", (_CURVATURE,)))
-        return tuple(out)
+        more = {"orient": self.orient == "consistent", "curvature": self.curvature}
+        return ("normals", *(name for name, wanted in more.items() if wanted))
 
     def check(self, output: Path) -> None:
         """The output must be a cloud in a format that can be written by range."""
@@ -77,12 +69,12 @@ class Normals(Operation):
         """Middle, spacing, count and box of the cloud."""
         return asdict(GlobalStats.of(spool.chunks))
 
-    def tile(self, phase: Phase, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
+    def tile(self, phase: str, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
         """One tile of one phase."""
         known = GlobalStats(**stats)
-        if phase.name == "orient":
+        if phase == "orient":
             return _find_patches(spool, tile)
-        if phase.name == "curvature":
+        if phase == "curvature":
             reach = neighborhood_radius(spool, tile, curvature.NEIGHBORS * 4**2)
             return compute_tile(spool, tile, reach, lambda r: _CurvaturePart(spool, r, known))
         if self.method == "moments":
@@ -96,40 +88,44 @@ class Normals(Operation):
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """The input with the new fields, in the format of the name of the output."""
-        signs = _Signs(spool) if self.orient == "consistent" else None
-        empty = self._with_results(source.like(), spool, np.zeros(0, np.int64), signs)
-        had = source.like().fields
-        extra = {name: v.dtype for name, v in empty.fields.items() if name not in had}
-        sink = create_sink(path, source, extra)
-        try:
-            for start in range(0, source.count, CHUNK):
-                stop = min(start + CHUNK, source.count)
-                cloud, slots = source.read(start, stop), spool.read(SLOTS, [(start, stop)])
-                sink.append(self._with_results(cloud, spool, slots, signs))
-                advance(stop - start)
-        except BaseException:
-            sink.abort()
-            raise
-        sink.commit()
+        found = self._sort_results(spool, path.parent)
+        had, changed = source.like(), self._with_results(source.like(), found, slice(0))
+        extra = {k: v.dtype for k, v in changed.fields.items() if k not in had.fields}
+        with create_sink(path, source, extra) as append:
+            for part in chunks_of(source.count):
+                cloud = source.read(part.start, part.stop)
+                append(self._with_results(cloud, found, part))
+                advance(len(cloud))
 
-    def _with_results(
-        self, cloud: PointCloud, spool: Spool, slots: np.ndarray, signs: _Signs | None
-    ) -> PointCloud:
-        """Some points with their results; orientation changes signs only, so it comes last."""
-        normal = spool.gather(_NORMAL, slots)
-        if signs is not None:
-            turned = normal * signs(slots)[:, None]
-        else:
-            xyz = torch.from_numpy(np.ascontiguousarray(cloud.xyz, np.float64))
-            found = orient(xyz, torch.from_numpy(normal), self.orient, viewpoint=self.viewpoint)
-            turned = found.numpy()
-        new = {_ERROR.name: spool.gather(_ERROR, slots)}
-        if self.curvature:
-            curved = spool.gather(_CURVATURE, slots)
-            flipped = (normal * turned).sum(1) < 0
-            curved[flipped] = -curved[flipped, ::-1]
-            new |= {"curvature_1": curved[:, 0], "curvature_2": curved[:, 1]}
-        return cloud.with_normals(turned).with_fields(**new)
+    def _sort_results(self, spool: Spool, folder: Path) -> dict[str, Path]:
+        """Results in the order of the input, each an array on disk."""
+        signs, out = _Signs(spool) if self.orient == "consistent" else None, {}
+        for tile in range(spool.tiles):
+            part, normal = spool.range(tile), spool.load("normals", tile, "normal")
+            if signs is None:
+                pos, given = (
+                    torch.from_numpy(np.array(spool.points[part])),
+                    torch.from_numpy(normal),
+                )
+                turned = orient(pos, given, self.orient, viewpoint=self.viewpoint).numpy()
+            else:
+                turned = normal * signs(tile)[:, None]
+            found = {"normal": turned, "normal_error": spool.load("normals", tile, "normal_error")}
+            if self.curvature:
+                curved = spool.load("curvature", tile, "curvature")
+                flipped = (normal * turned).sum(1) < 0
+                curved[flipped] = -curved[flipped, ::-1]
+                found |= {"curvature_1": curved[:, 0], "curvature_2": curved[:, 1]}
+            for name, values in found.items():
+                if name not in out:
+                    out[name] = folder / f"{name}.npy"
+                    create(out[name], "f4", (spool.count, *values.shape[1:]))
+                mapped(out[name], write=True)[spool.rows[part]] = values
+        return out
+
+    def _with_results(self, cloud: PointCloud, found: dict[str, Path], rows: slice) -> PointCloud:
+        new = {name: np.array(mapped(path)[rows]) for name, path in found.items()}
+        return cloud.with_normals(new.pop("normal")).with_fields(**new)
 
 
 class _NormalsPart:
@@ -144,14 +140,17 @@ class _NormalsPart:
 
     def compute(self, rows: np.ndarray) -> Arrays:
         normal, error = self._part.estimate(rows)
-        return {_NORMAL.name: normal.numpy(), _ERROR.name: error.numpy()}
+        return {"normal": normal.numpy(), "normal_error": error.numpy()}
 
 
 class _CurvaturePart:
     """Principal curvatures of the points of a region, from the normals around them."""
 
     def __init__(self, spool: Spool, region: Region, stats: GlobalStats) -> None:
-        normal, k = spool.read(_NORMAL, region.ranges), min(curvature.NEIGHBORS, stats.count)
+        normal, k = (
+            spool.gather("normals", "normal", region.slot),
+            min(curvature.NEIGHBORS, stats.count),
+        )
         low, extent = np.array(stats.low), stats.extent
         self._flat = len(region) < 3
         self._part = curvature.PartCurvatures(region.xyz, normal, region.ids, low, extent, k)
@@ -159,28 +158,30 @@ class _CurvaturePart:
 
     def compute(self, rows: np.ndarray) -> Arrays:
         found = torch.zeros(len(rows), 2) if self._flat else self._part.compute(rows)
-        return {_CURVATURE.name: found.float().numpy()}
+        return {"curvature": found.float().numpy()}
 
 
 def _find_patches(spool: Spool, tile: int) -> Arrays:
     """Patches of a tile, the votes between them, and those for the points around the tile."""
-    cells, (start, stop) = spool.cells(tile), spool.range(tile)
-    points = consistent.NEIGHBORS * 4 ** (consistent.LEVELS - 1)
-    reach = neighborhood_radius(spool, tile, points)
-    some = np.arange(cells.start, cells.stop)
-    region = Region(spool, halo_cells(spool, some, reach, 3 * (stop - start) + 100_000)[0])
-    own = (region.slot >= start) & (region.slot < stop)
-    normal = spool.read(_NORMAL, region.ranges).astype(np.float64)
+    part = spool.range(tile)
+    reach = neighborhood_radius(spool, tile, consistent.NEIGHBORS * 4 ** (consistent.LEVELS - 1))
+    region = Region(spool, halo_cells(spool, tile, reach)[0])
+    own = (region.slot >= part.start) & (region.slot < part.stop)
+    normal = spool.gather("normals", "normal", region.slot).astype(np.float64)
     found = consistent.find_patches(region.xyz, normal, own)
     out: Arrays = {
-        _PATCH.name: found.patch.astype(np.int32),
-        _SIGN.name: found.sign.astype(np.int8),
+        "patch": found.patch.astype(np.int32),
+        "sign": found.sign.astype(np.int8),
         "sums": found.sums,
     }
-    for level, (edges, border) in enumerate(zip(found.edges, found.borders, strict=True)):
-        out |= {f"{name}{level}": values for name, values in vars(edges).items()}
-        out |= {f"from{level}": border.a, f"to{level}": region.slot[border.row]}
-        out[f"votes{level}"] = border.vote
+    for level in range(consistent.LEVELS):
+        # A tile that is too small to be thinned has no votes at higher levels.
+        at, some = (level, slice(None)) if level < len(found.edges) else (0, slice(0))
+        out |= {f"{name}{level}": values[some] for name, values in vars(found.edges[at]).items()}
+        border = found.borders[at]
+        order = np.argsort(border.row, kind="stable")[some]
+        out |= {f"from{level}": border.a[order], f"to{level}": region.slot[border.row[order]]}
+        out[f"votes{level}"] = border.vote[order]
     return out
 
 
@@ -188,38 +189,33 @@ class _Signs:
     """The signs of all points, from the graph of the patches of all tiles."""
 
     def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        phase = Phase("orient", ())
-        tiles = [dict(np.load(phase.extras_path(spool, t))) for t in range(spool.tiles)]
-        self._first = np.cumsum([0] + [len(t["sums"]) for t in tiles])  # node of the first patch
-        self._ends = spool.layout.offsets[spool.layout.tiles[1:]]
-        levels: list[list[consistent.Edges]] = [[] for _ in range(consistent.LEVELS)]
-        for base, tile in zip(self._first, tiles, strict=False):
-            for level in range(consistent.LEVELS):
-                if f"a{level}" in tile:
-                    levels[level] += self._edges(tile, int(base), level)
-        none = np.zeros(0)
-        empty = consistent.Edges(none.astype(np.int64), none.astype(np.int64), none, none)
-        joined = [consistent.Edges.join([empty, *edges]) for edges in levels]
-        sums = np.concatenate([tile["sums"] for tile in tiles])
-        self._patch_sign = consistent.orient_patches(sums, joined)
+        self._spool, tiles = spool, range(spool.tiles)
+        sums = [spool.load("orient", tile, "sums") for tile in tiles]
+        self._first = np.cumsum([0] + [len(s) for s in sums])  # node of the first patch of a tile
+        joined = [
+            consistent.Edges.join([edges for tile in tiles for edges in self._edges(tile, level)])
+            for level in range(consistent.LEVELS)
+        ]
+        self._patch_sign = consistent.orient_patches(np.concatenate(sums), joined)
 
-    def _edges(self, tile: Arrays, base: int, level: int) -> list[consistent.Edges]:
+    def _edges(self, tile: int, level: int) -> list[consistent.Edges]:
         """Votes inside of a tile, and from it to points of other tiles, as edges of the graph."""
-        a, b, vote, weight = (tile[f"{name}{level}"] for name in ("a", "b", "vote", "weight"))
-        slots = tile[f"to{level}"]
-        across = tile[f"votes{level}"] * self._spool.gather(_SIGN, slots)
-        outside = consistent.Edges(
-            tile[f"from{level}"] + base, self._node(slots), across, np.abs(across)
-        )
-        return [consistent.Edges(a + base, b + base, vote, weight), outside]
 
-    def _node(self, slots: np.ndarray) -> np.ndarray:
-        tile = np.searchsorted(self._ends, slots, side="right")
-        node: np.ndarray = self._first[tile] + self._spool.gather(_PATCH, slots)
-        return node
+        def load(name: str) -> np.ndarray:
+            return self._spool.load("orient", tile, f"{name}{level}")
 
-    def __call__(self, slots: np.ndarray) -> np.ndarray:  # (n,) -> (n,) float32
-        sign = self._spool.gather(_SIGN, slots) * self._patch_sign[self._node(slots)]
+        base = self._first[tile]
+        inside = consistent.Edges(load("a") + base, load("b") + base, load("vote"), load("weight"))
+        slots = load("to")
+        if not len(slots):
+            return [inside]
+        votes = load("votes") * self._spool.gather("orient", "sign", slots)
+        node = self._first[np.searchsorted(self._spool.starts[1:], slots, side="right")]
+        node = node + self._spool.gather("orient", "patch", slots)
+        return [inside, consistent.Edges(load("from") + base, node, votes, np.abs(votes))]
+
+    def __call__(self, tile: int) -> np.ndarray:  # (n,) float32
+        patch = self._spool.load("orient", tile, "patch") + self._first[tile]
+        sign = self._spool.load("orient", tile, "sign") * self._patch_sign[patch]
         out: np.ndarray = sign.astype(np.float32)
         return out

@@ -4,36 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from veckm.io.source import Source
-from veckm.scan.spool import Field, Spool
+from veckm.scan.spool import Arrays, Spool
 
 Advance = Callable[[int], object]  # called with the number of points that were done
-Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One pass over all tiles: every tile may read the results of the previous phases.
-
-    Attributes:
-        name: of the phase, also in the work folder.
-        fields: results per point.
-        extras: whether a tile also has arrays of other shapes, which are kept beside.
-    """
-
-    name: str
-    fields: tuple[Field, ...]
-    extras: bool = False
-
-    def extras_path(self, spool: Spool, tile: int) -> Path:
-        """Where the other arrays of a tile are."""
-        return spool.folder / f"{self.name}-{tile}.npz"
 
 
 class Operation(ABC):
@@ -41,16 +19,16 @@ class Operation(ABC):
 
     @property
     @abstractmethod
-    def phases(self) -> tuple[Phase, ...]:
-        """The passes, in order."""
+    def phases(self) -> tuple[str, ...]:
+        """The passes over all tiles, in order; each may read the results of those before it."""
 
     @abstractmethod
-    def tile(self, phase: Phase, spool: Spool, tile: int, stats: Any) -> Arrays:
-        """Fields of a phase for the points of a tile, in the order of storage, and extras."""
+    def tile(self, phase: str, spool: Spool, tile: int, stats: Any) -> Arrays:
+        """The results of a phase for the points of a tile, in the order of storage."""
 
     @abstractmethod
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
-        """Write the whole output to `path`, which is in the work folder."""
+        """Write the whole output to `path`, which is in a folder for this only."""
 
     @abstractmethod
     def check(self, output: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from veckm.io.atomic import replace, writing
 from veckm.io.formats import open_source
 from veckm.io.source import Source
 from veckm.progress import bar
-from veckm.scan.execute import DaskExecutor, Job, SerialExecutor
-from veckm.scan.journal import Changed, Journal, Stopped, fingerprint
+from veckm.scan.execute import Executor, Job, executor
 from veckm.scan.operation import Operation
+from veckm.scan.resume import Changed, Stopped, fingerprint, work_folder
 from veckm.scan.spool import Spool, fill
 
 #: Points of a tile by default.
@@ -45,10 +46,11 @@ def run(
 ) -> Report:
     """Apply an operation to a cloud of any size; memory is bounded by the size of the tiles.
 
-    Intermediate results are in the folder ``OUTPUT.parts``: about 40 bytes per point and the
-    result. If the run is stopped at any moment, by Ctrl-C, a signal or a power cut, the same call
-    resumes it. The output appears when it is complete, and the folder is then removed. While the
-    folder exists, other settings or a changed input are refused.
+    Intermediate results are in the folder ``OUTPUT.parts``: at most 60 bytes per point while the
+    points are sorted, then 32, the results (of normals twice) and the output. If the run is stopped
+    at any moment, by Ctrl-C, a signal or a power cut, the same call resumes it. The output appears
+    when it is complete, and the folder is then removed. While the folder exists, other settings or
+    a changed input are refused.
 
     Peak memory is that of Python and torch (0.3 GB), plus for each worker what its operation
     documents for ``tile`` points and their halo, plus in this process about 200 bytes for each of
@@ -84,27 +86,24 @@ def run(
     settings = {"veckm": __version__, "tile": tile, **operation.settings()}
     mark = fingerprint(path)
     folder = target.with_name(target.name + ".parts")
-    journal = Journal(folder, settings, mark)
-    scan = _Scan(opened, operation, tile, folder, journal, progress)
-    alone = workers is None and scheduler is None
-    try:
-        with SerialExecutor() if alone else DaskExecutor(workers, scheduler) as execute:
-            spool = scan.sort()
-            scan.find_stats(spool)
-            resumed = scan.run_phases(spool, execute)
-        if fingerprint(path) != mark:
-            raise Changed(
-                f"{path}: has changed during the scan. Restore it and run again, or remove "
-                f"{folder} to start again"
-            )
-        scan.write(spool, target)
-    except KeyboardInterrupt:
-        raise Stopped(
-            f"stopped; finished tiles are kept in {folder}. Run the same command again to resume, "
-            "or remove that folder"
-        ) from None
-    finally:
-        journal.close()
+    scan = _Scan(opened, operation, folder, progress is not False)
+    with work_folder(folder, {"input": mark, "settings": settings}):
+        try:
+            with executor(workers, scheduler) as execute:
+                spool = scan.sort(tile)
+                scan.find_stats(spool)
+                resumed = scan.run_phases(spool, execute)
+            if fingerprint(path) != mark:
+                raise Changed(
+                    f"{path}: has changed during the scan. Restore it and run again, or remove "
+                    f"{folder} to start again"
+                )
+            scan.write(spool, target)
+        except KeyboardInterrupt:
+            raise Stopped(
+                f"stopped; finished tiles are kept in {folder}. Run the same command again to "
+                "resume, or remove that folder"
+            ) from None
     shutil.rmtree(folder)
     return Report(spool.count, spool.tiles, resumed, time.perf_counter() - start)
 
@@ -122,50 +121,37 @@ def _check(source: Source, target: Path) -> None:
 
 @dataclass(frozen=True)
 class _Scan:
-    """The steps of a run; what the journal has and the disk still holds is not done again."""
+    """The steps of a run; what is on disk is not done again."""
 
     source: Source
     operation: Operation
-    tile: int
     folder: Path
-    journal: Journal
-    progress: bool | None
+    progress: bool
 
-    def sort(self) -> Spool:
+    def sort(self, tile: int) -> Spool:
         """The points on disk, cell after cell."""
-        spool, done = Spool(self.folder), self.journal.done
-        if "spool" in done and done["spool"] == spool.checksum_of_points():
-            return spool
-        done.clear()
-        with bar(2 * self.source.count, self._label("sort"), unit="points") as advance:
-            spool = fill(self.folder, self.source, self.tile, advance)
-        self.journal.record("spool", spool.checksum_of_points())
-        return spool
+        if not (self.folder / "layout.npz").exists():
+            with self._bar("sort", 2 * self.source.count) as advance:
+                fill(self.folder, self.source, tile, advance)
+        return Spool(self.folder)
 
     def find_stats(self, spool: Spool) -> None:
         """Statistics of the whole cloud, for every tile."""
-        path, crc = self.folder / "stats.json", self.journal.done.get("stats")
-        if crc is not None and path.exists() and zlib.crc32(path.read_bytes()) == crc:
-            return
-        text = json.dumps(self.operation.global_stats(spool)).encode()
-        with writing(path) as file:
-            file.write(text)
-        self.journal.record("stats", zlib.crc32(text))
+        path = self.folder / "stats.json"
+        if not path.exists():
+            stats = self.operation.global_stats(spool)
+            with writing(path) as file:
+                file.write(json.dumps(stats).encode())
 
-    def run_phases(self, spool: Spool, execute: SerialExecutor | DaskExecutor) -> int:
+    def run_phases(self, spool: Spool, execute: Executor) -> int:
         """All tiles of all phases; returns how many were done before."""
         resumed = 0
         for phase in self.operation.phases:
-            for field in phase.fields:
-                spool.allocate(field)
-            jobs = [Job(str(self.folder), self.operation, phase, t) for t in range(spool.tiles)]
-            left = [job for job in jobs if not self._is_done(job, spool)]
-            resumed += len(jobs) - len(left)
-            label, total = self._label(phase.name), spool.count
-            done = total - sum(spool.size(job.tile) for job in left)
-            with bar(total, label, unit="points", done=done) as advance:
-                for job, crc in execute(left):
-                    self.journal.record(job.name, crc)
+            left = [t for t in range(spool.tiles) if not spool.path(phase, t).exists()]
+            resumed += spool.tiles - len(left)
+            done = spool.count - sum(map(spool.size, left))
+            with self._bar(phase, spool.count, done) as advance:
+                for job in execute([Job(self.folder, self.operation, phase, t) for t in left]):
                     advance(spool.size(job.tile))
         return resumed
 
@@ -174,13 +160,11 @@ class _Scan:
         part = self.folder / "output" / target.name
         shutil.rmtree(part.parent, ignore_errors=True)  # of a run that was stopped here
         part.parent.mkdir()
-        with bar(self.source.count, self._label("write"), unit="points") as advance:
+        with self._bar("write", self.source.count) as advance:
             self.operation.write(self.source, spool, part, advance)
         replace(part, target)
 
-    def _is_done(self, job: Job, spool: Spool) -> bool:
-        crc = self.journal.done.get(job.name)
-        return crc is not None and crc == job.checksum(spool)
-
-    def _label(self, what: str) -> str | None:
-        return None if self.progress is False else what
+    def _bar(
+        self, label: str, total: int, done: int = 0
+    ) -> AbstractContextManager[Callable[..., object]]:
+        return bar(total, label if self.progress else None, unit="points", done=done)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from veckm.scan.operation import Arrays
-from veckm.scan.spool import POINTS, ROWS, Spool
+from veckm.scan.spool import Arrays, Spool
 
 #: Points that are loaded at once, as a multiple of a tile and a few.
 _MOST, _FEW = 3, 100_000
@@ -25,14 +23,13 @@ class Region:
     """The points of some cells, in the order of storage."""
 
     def __init__(self, spool: Spool, cells: np.ndarray) -> None:  # (C,) bool
-        layout = spool.layout
         chosen = np.flatnonzero(cells)
-        cut = np.flatnonzero(np.diff(chosen) > 1) + 1
-        runs = [(part[0], part[-1] + 1) for part in np.split(chosen, cut)]
-        self.ranges = [(int(layout.offsets[a]), int(layout.offsets[b])) for a, b in runs]
-        self.xyz = spool.read(POINTS, self.ranges)  # (M, 3)
-        self.ids = spool.read(ROWS, self.ranges)  # (M,) rows of the input
-        self.slot = np.concatenate([np.arange(i, j) for i, j in self.ranges])  # (M,) ascending
+        runs = np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)
+        ranges = [slice(spool.offsets[run[0]], spool.offsets[run[-1] + 1]) for run in runs]
+        points, rows = spool.points, spool.rows
+        self.xyz = np.concatenate([points[part] for part in ranges])  # (M, 3)
+        self.ids = np.concatenate([rows[part] for part in ranges])  # (M,) rows of the input
+        self.slot = np.concatenate([np.arange(r.start, r.stop) for r in ranges])  # (M,) ascending
 
     def __len__(self) -> int:
         return len(self.xyz)
@@ -58,22 +55,19 @@ def compute_tile(
     reach: np.ndarray,  # (c,)
     load: Callable[[Region], Part],
 ) -> Arrays:
-    """The results of a tile. Points that need more than the halo are done again with a wider one.
+    """The results of a tile, given the width of the halo around each of its cells.
 
-    Args:
-        spool: the cloud.
-        tile: number of the tile.
-        reach: width of the halo around each cell of the tile.
-        load: makes the operation on a region.
+    Points that need more than the halo are done again with a wider one.
     """
-    cells, (start, stop) = spool.cells(tile), spool.range(tile)
-    limit = _MOST * (stop - start) + _FEW
-    slots, halo = np.arange(start, stop), reach.copy()
-    cell = np.repeat(np.arange(len(reach)), spool.layout.counts[cells])  # (n,) of each point
+    cells, start, count = spool.cells(tile), spool.range(tile).start, spool.size(tile)
+    slots, halo = np.arange(start, start + count), reach.copy()
+    cell = np.repeat(np.arange(len(reach)), spool.counts[cells])  # (n,) of each point
+    box = spool.boxes[1, cells].max(0) - spool.boxes[0, cells].min(0)
+    least = float(box.max() or 1.0) / 8
     out: Arrays = {}
     for number in range(_ROUNDS):
         some = np.unique(cell[slots - start])
-        chosen, everything = halo_cells(spool, some + cells.start, halo[some], limit)
+        chosen, everything = halo_cells(spool, tile, halo[some], some)
         region = Region(spool, chosen)
         part, rows = load(region), region.rows_at(slots)
         needed = part.reach(rows)
@@ -82,34 +76,33 @@ def compute_tile(
             done[:] = True
         if done.any():
             for name, values in part.compute(rows[done]).items():
-                full = out.setdefault(
-                    name, np.empty((stop - start, *values.shape[1:]), values.dtype)
-                )
+                full = out.setdefault(name, np.empty((count, *values.shape[1:]), values.dtype))
                 full[slots[done] - start] = values
         slots, needed = slots[~done], needed[~done]
         if not len(slots):
             break
-        size = (
-            float((spool.layout.boxes[1, cells].max(0) - spool.layout.boxes[0, cells].min(0)).max())
-            or 1.0
-        )
-        wider = np.minimum(needed, _WIDER * np.maximum(halo[cell[slots - start]], size / 8))
+        wider = np.minimum(needed, _WIDER * np.maximum(halo[cell[slots - start]], least))
         halo[:] = 0.0
         np.maximum.at(halo, cell[slots - start], wider)
     return out
 
 
 def halo_cells(
-    spool: Spool, cells: np.ndarray, reach: np.ndarray, limit: float = math.inf
-) -> tuple[np.ndarray, bool]:  # (c,), (c,) -> (C,) bool
-    """Cells and those within their reach, but no more than `limit` points; and whether no wider
-    halo would have more: that is all cells, or the limit."""
-    counts, boxes, full = spool.layout.counts, spool.layout.boxes, False
-    own = np.zeros(len(counts), bool)
-    own[cells] = True
+    spool: Spool,
+    tile: int,
+    reach: np.ndarray,  # (c,)
+    some: np.ndarray | slice = slice(None),  # (c,)
+    limited: bool = True,
+) -> tuple[np.ndarray, bool]:  # (C,) bool
+    """Some cells of a tile and those within their reach, if there are not too many points in them;
+    and whether no wider halo would have more: that is all cells, or the limit."""
+    own, full = np.zeros(len(spool.counts), bool), False
+    own[spool.cells(tile)][some] = True
+    cells = np.flatnonzero(own)
+    limit = _MOST * spool.size(tile) + _FEW if limited else spool.count
     while True:
-        chosen = own | near(boxes, boxes[:, cells], reach)
-        if counts[chosen].sum() <= max(limit, counts[own].sum()):
+        chosen = own | near(spool.boxes, spool.boxes[:, cells], reach)
+        if spool.counts[chosen].sum() <= max(limit, spool.counts[own].sum()):
             return chosen, full or bool(chosen.all())
         reach, full = 0.8 * reach, True
 
@@ -139,8 +132,8 @@ def neighborhood_radius(spool: Spool, tile: int, points: float) -> np.ndarray:  
     better done again with the halo that they need.
     """
     cells = spool.cells(tile)
-    counts = spool.layout.counts[cells]
-    sides = np.sort(spool.layout.boxes[1, cells] - spool.layout.boxes[0, cells], 1)
+    counts = spool.counts[cells]
+    sides = np.sort(spool.boxes[1, cells] - spool.boxes[0, cells], 1)
     area = sides[:, 1] * sides[:, 2] / counts
     radius = 1.2 * np.sqrt(points / np.pi * area)
     order = np.argsort(radius)
