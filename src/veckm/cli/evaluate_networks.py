@@ -16,9 +16,7 @@ from veckm.cli.networks import AnyTask, Folder, NetworkVerb, SceneVerb, device_o
 from veckm.cli.verb import Flag, OutputFile, check_output
 from veckm.data.samples import Samples
 from veckm.io.atomic import writing
-from veckm.tasks.classification import Classification
-from veckm.tasks.part_segmentation import PartSegmentation
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.training import Checkpoint, evaluate, load_checkpoint
 
 _Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]

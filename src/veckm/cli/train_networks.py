@@ -22,9 +22,7 @@ from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out
 from veckm.io.atomic import writing
 from veckm.memory import keep_freed_memory
-from veckm.tasks.classification import Classification
-from veckm.tasks.part_segmentation import PartSegmentation
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.training import train
 from veckm.training.ranks import joined
 
