@@ -151,14 +151,17 @@ class _CurvaturePart:
     """Principal curvatures of the points of a region, from the normals around them."""
 
     def __init__(self, spool: Spool, region: Region, stats: GlobalStats) -> None:
-        normal, k = spool.read(_NORMAL, region.ranges), min(curvature.NEIGHBORS, stats.count)
-        low, extent = np.array(stats.low), stats.extent
-        self._flat = len(region) < 3
-        self._part = curvature.PartCurvatures(region.xyz, normal, region.ids, low, extent, k)
-        self.reach = self._part.reach
+        self._normal, self._spacing = spool.read(_NORMAL, region.ranges), stats.spacing
+        self._subsets = pyramid.Subsets(stats.scaled(region.xyz), region.ids)
+
+    def reach(self, rows: np.ndarray) -> np.ndarray:
+        return curvature.part_reach(self._subsets, rows) * self._spacing
 
     def compute(self, rows: np.ndarray) -> Arrays:
-        found = torch.zeros(len(rows), 2) if self._flat else self._part.compute(rows)
+        normal, spacing = torch.from_numpy(self._normal), self._spacing
+        found = torch.zeros(len(rows), 2)
+        if len(normal) > 2:
+            found = curvature.part_curvatures(self._subsets, normal, rows) / spacing
         return {_CURVATURE.name: found.float().numpy()}
 
 

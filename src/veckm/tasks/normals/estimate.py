@@ -18,7 +18,7 @@ from torch import Tensor
 from veckm.engines.curve import curve_order
 from veckm.inputs import as_points, check_points
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.curvature import principal_curvatures
+from veckm.tasks.normals.curvature import part_curvatures
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.orient import Orientation
 from veckm.tasks.normals.orient import orient as orient_normals
@@ -170,8 +170,13 @@ def _single(
     normal[order], error[order] = found
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
-    curved = principal_curvatures(pos, normal) if curvature else None
-    return Estimate(normal.to(pos), error.to(pos), None if curved is None else curved.to(pos))
+    curved = None
+    if curvature:
+        curved = pos.new_zeros(len(pos), 2)
+        if len(pos) > 2:
+            bent = part_curvatures(part.subsets, normal[order], np.arange(len(x)))
+            curved[order] = (bent / stats.spacing).to(pos)
+    return Estimate(normal.to(pos), error.to(pos), curved)
 
 
 class PartEstimator:
