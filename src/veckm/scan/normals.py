@@ -74,7 +74,7 @@ class Normals(Operation):
             raise FileError(output, f"cannot be written by range; {streams()} can")
 
     def global_stats(self, spool: Spool) -> dict[str, Any]:
-        """Middle, spacing, count and box of the cloud."""
+        """Middle, spacing and count of the cloud."""
         return asdict(GlobalStats.of(spool.chunks))
 
     def tile(self, phase: Phase, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
@@ -158,10 +158,8 @@ class _CurvaturePart:
         return curvature.part_reach(self._subsets, rows) * self._spacing
 
     def compute(self, rows: np.ndarray) -> Arrays:
-        normal, spacing = torch.from_numpy(self._normal), self._spacing
-        found = torch.zeros(len(rows), 2)
-        if len(normal) > 2:
-            found = curvature.part_curvatures(self._subsets, normal, rows) / spacing
+        normal = torch.from_numpy(self._normal)
+        found = curvature.part_curvatures(self._subsets, normal, rows) / self._spacing
         return {_CURVATURE.name: found.float().numpy()}
 
 

@@ -65,8 +65,8 @@ def principal_curvatures(
     """
     check_cloud(pos)
     check_cloud(normal, "normal", pos)
-    if len(pos) < 3:
-        return pos.new_zeros(len(pos), 2)
+    if not len(pos):
+        return pos.new_zeros(0, 2)
     stats, rows = stats_of(pos), np.arange(len(pos))
     subsets = Subsets(stats.scaled(pos.detach().cpu().double().numpy()), rows)
     return (part_curvatures(subsets, normal.detach().cpu(), rows) / stats.spacing).to(pos)
@@ -83,6 +83,8 @@ def part_curvatures(subsets: Subsets, normal: Tensor, rows: np.ndarray) -> Tenso
     """
     x, n = torch.from_numpy(subsets.x), torch.nn.functional.normalize(normal.double(), dim=-1)
     out, k = x.new_zeros(len(rows), 2), min(NEIGHBORS, len(x))
+    if k < 3:
+        return out
     levels = list(zip(subsets.members, subsets.trees, strict=True))[:LEVELS]
 
     def chunk(first: int) -> None:

@@ -98,8 +98,7 @@ def train(
         epochs, budget.clouds, budget.rate, 1e-4, budget.seed, optimizer="adamw", clip=1.0
     )
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
-    for number in range(len(net.stages)):
-        stage = net.stage(number)
+    for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
         with one_thread(), ThreadPoolExecutor(gradients.threads) as gradients.pool:
             fit(
