@@ -26,6 +26,7 @@ _PAIRS = 1 << 17
 _SQUARINGS = 10
 
 
+@one_thread()
 def pca_normals(
     pos: Tensor,  # (N, 3)
     k: int,

@@ -45,6 +45,7 @@ _RIDGE = 1e-12
 _WANTED, _ALL = 7, 10
 
 
+@one_thread()
 def principal_curvatures(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
