@@ -8,13 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from veckm.parallel import one_thread
-from veckm.tasks.normals.classical import THIN, Neighbors, pca
+from veckm.tasks.normals.classical import map_neighborhoods, pca
 from veckm.tasks.normals.curvature import frame, graph_curvatures
 
 #: Keeps a fit solvable when the points do not determine it, far below the data.
 _RIDGE = 1e-12
 _HIGHEST_ORDER = 4
+#: A spread below this share of the largest is rounding: the points lie on a line.
+_THIN = 1e-6
 
 
 def jet_normals(
@@ -27,7 +28,6 @@ def jet_normals(
     return jet(pos, k, order, at)[0]
 
 
-@one_thread()
 def jet(
     pos: Tensor,  # (N, 3)
     k: int,
@@ -62,7 +62,7 @@ def jet(
     def fit(d: Tensor, floor: Tensor) -> Tensor:
         return _jet(d, pca(d, floor), floor, order)
 
-    out = Neighbors(pos).map(k, at, 5, fit).to(pos)
+    out = map_neighborhoods(pos, k, at, 5, fit)
     return out[:, :3], out[:, 3:]
 
 
@@ -98,7 +98,7 @@ def _wide(u: Tensor, v: Tensor, floor: Tensor) -> Tensor:  # (m, k), (m, k), (m,
     uu, vv, uv = ((s * t).mean(1) - s.mean(1) * t.mean(1) for s, t in ((u, u), (v, v), (u, v)))
     # The smaller eigenvalue as a product over the larger: a difference would lose its digits.
     large = (uu + vv) / 2 + torch.hypot((uu - vv) / 2, uv)
-    return (uu * vv - uv * uv) > large * torch.maximum(THIN**2 * large, floor.square())
+    return (uu * vv - uv * uv) > large * torch.maximum(_THIN**2 * large, floor.square())
 
 
 def _monomials(u: Tensor, v: Tensor, order: int) -> list[Tensor]:

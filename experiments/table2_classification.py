@@ -20,7 +20,7 @@ from experiments.networks.cases import TABLE2
 from experiments.networks.program import Options, Table, limited, main
 from experiments.networks.runs import Sets
 from veckm.data.modelnet import read_modelnet
-from veckm.tasks.classification import Classification
+from veckm.tasks.labeling import Classification
 
 
 @dataclass(frozen=True)

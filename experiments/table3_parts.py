@@ -18,7 +18,7 @@ from experiments.networks.cases import TABLE3
 from experiments.networks.program import Options, Table, limited, main
 from experiments.networks.runs import Sets
 from veckm.data.shapenetpart import read_shapenetpart
-from veckm.tasks.part_segmentation import PartSegmentation
+from veckm.tasks.labeling import PartSegmentation
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from experiments.networks.times import peak_gigabytes, race
 from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import CLASSES, read_s3dis
 from veckm.data.samples import Batch
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks.labeling import SemanticSegmentation
 
 
 @dataclass(frozen=True)

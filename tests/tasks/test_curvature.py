@@ -9,10 +9,9 @@ from torch import Generator, Tensor
 
 from veckm.data import Shape, shapes
 from veckm.data.statue import make_statue
+from veckm.tasks.normals import curvature
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.curvature import (
-    principal_curvatures,
-)
+from veckm.tasks.normals.curvature import principal_curvatures
 
 
 def normals(shape: Shape) -> Tensor:
@@ -31,20 +30,17 @@ def error(found: Tensor, expected: Tensor | float) -> float:
     return float((found - expected).abs().amax(-1).quantile(0.99))
 
 
-@pytest.mark.parametrize("k", [None, 16, 40])
-def test_a_sphere_has_one_over_its_radius(k: int | None) -> None:
+def test_a_sphere_has_one_over_its_radius() -> None:
     shape = shapes.sphere(5000)
-    found = principal_curvatures(4 * shape.pos, normals(shape), k)
+    found = principal_curvatures(4 * shape.pos, normals(shape))
     assert found.shape == (5000, 2)
     assert error(found, 0.25) < 0.005
 
 
-@pytest.mark.parametrize("k", [None, 24])
-def test_a_torus_has_the_curvatures_of_its_formula(k: int | None) -> None:
+def test_a_torus_has_the_curvatures_of_its_formula() -> None:
     shape = shapes.torus(10_000)
-    assert (
-        error(principal_curvatures(shape.pos, normals(shape), k), torus_curvature(shape.pos)) < 0.1
-    )
+    found = principal_curvatures(shape.pos, normals(shape))
+    assert error(found, torus_curvature(shape.pos)) < 0.1
 
 
 def test_a_cylinder_is_curved_one_way_and_its_caps_not_at_all() -> None:
@@ -105,33 +101,36 @@ def noisy_sphere(generator: Generator, noise: float) -> tuple[Tensor, Tensor]:
     return pos, normal * (normal * pos).sum(-1, keepdim=True).sign()
 
 
-def median_error(pos: Tensor, normal: Tensor, k: int | None, expected: Tensor | float) -> float:
-    found = principal_curvatures(pos, normal, k).mean(-1)
+def median_error(pos: Tensor, normal: Tensor, expected: Tensor | float) -> float:
+    found = principal_curvatures(pos, normal).mean(-1)
     return float((found - expected).abs().median())
 
 
-def test_under_noise_large_neighborhoods_are_taken(generator: Generator) -> None:
+def test_under_noise_large_neighborhoods_are_taken(
+    generator: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pos, normal = noisy_sphere(generator, 0.02)
-    small, chosen = (median_error(pos, normal, k, 1.0) for k in (24, None))
-    assert chosen < 0.3 * small
+    chosen = median_error(pos, normal, 1.0)
+    monkeypatch.setattr(curvature, "LEVELS", 1)
+    assert chosen < 0.3 * median_error(pos, normal, 1.0)
     assert chosen < 0.08
 
 
-def test_on_a_clean_surface_small_neighborhoods_are_taken() -> None:
+def test_on_a_clean_surface_small_neighborhoods_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = shapes.statue(6000)
     expected = statue_mean_curvature(shape)
-    small, large, chosen = (
-        median_error(shape.pos, normals(shape), k, expected) for k in (24, 150, None)
-    )
-    assert chosen < 1.2 * small
-    assert chosen < 0.3 * large
+    chosen = median_error(shape.pos, normals(shape), expected)
+    monkeypatch.setattr(curvature, "LEVELS", 1)
+    assert chosen < 1.2 * median_error(shape.pos, normals(shape), expected)
+    monkeypatch.setattr(curvature, "NEIGHBORS", 150)
+    assert chosen < 0.3 * median_error(shape.pos, normals(shape), expected)
 
 
 def test_normals_say_what_noisy_heights_cannot(generator: Generator) -> None:
     pos = shapes.sphere(10_000).pos
     normal = pos
     pos = pos + 0.01 * torch.randn(pos.shape, generator=generator)
-    assert median_error(pos, normal, 24, 1.0) < 0.1
+    assert median_error(pos, normal, 1.0) < 0.1
     # a jet, which has the heights alone, does not know
     assert float((jet(pos, 24)[1].mean(-1).abs() - 1).abs().median()) > 0.5
 
@@ -183,5 +182,3 @@ def test_bad_input_says_what_was_got() -> None:
         principal_curvatures(pos, normal[:9])
     with pytest.raises(ValueError, match="normal has NaN or infinite values"):
         principal_curvatures(pos, normal / 0)
-    with pytest.raises(ValueError, match="number of neighbors, got -1"):
-        principal_curvatures(pos, normal, -1)

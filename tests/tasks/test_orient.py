@@ -128,11 +128,10 @@ def test_towards_a_viewpoint(generator: Generator) -> None:
     assert right(each, places - shape.pos) == 1
 
 
-def test_up_and_along_another_axis(generator: Generator) -> None:
+def test_up(generator: Generator) -> None:
     shape = shapes.sphere(1000)
     normal = shuffled(normals(shape), generator)
     assert bool((orient(shape.pos, normal, "up")[:, 2] >= 0).all())
-    assert bool((orient(shape.pos, normal, "up", axis=(0, -2, 0))[:, 1] <= 0).all())
 
 
 def test_a_normal_at_right_angles_to_up_has_one_answer_too() -> None:
@@ -184,7 +183,7 @@ def test_bad_input_says_what_was_got() -> None:
         orient(pos, normal[:9])
     with pytest.raises(ValueError, match="normal has NaN or infinite values"):
         orient(pos, normal * torch.nan)
-    with pytest.raises(TypeError, match=r"normal must be a float tensor, got torch\.int64"):
+    with pytest.raises(TypeError, match=r"normal has dtype torch\.int64; use float32"):
         orient(pos, normal.long())
     with pytest.raises(ValueError, match=r"pass viewpoint=\(x, y, z\)"):
         orient(pos, normal, "viewpoint")
@@ -192,5 +191,3 @@ def test_bad_input_says_what_was_got() -> None:
         ValueError, match=r"viewpoint must have shape \(3,\) or \(10, 3\), got \(2,\)"
     ):
         orient(pos, normal, "viewpoint", viewpoint=(0, 1))
-    with pytest.raises(ValueError, match="axis must be a direction"):
-        orient(pos, normal, "up", axis=(0, 0, 0))

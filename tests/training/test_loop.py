@@ -14,8 +14,7 @@ from releases import Tiny, stored
 from veckm.data.augment import Augment
 from veckm.data.samples import Sample, Stored, collate, hold_out
 from veckm.models import create_model, default_encoding
-from veckm.tasks.classification import Classification
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks.labeling import Classification, SemanticSegmentation
 from veckm.training import Recipe, evaluate, fit, load_checkpoint, load_model, train
 from veckm.training.log import read_log
 

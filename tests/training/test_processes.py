@@ -13,7 +13,7 @@ from releases import Tiny, stored
 from torch import distributed, multiprocessing
 
 from veckm.data.augment import Augment
-from veckm.tasks.classification import Classification
+from veckm.tasks.labeling import Classification
 from veckm.training import Recipe, evaluate, train
 from veckm.training.log import read_log
 from veckm.training.loop import Supervised

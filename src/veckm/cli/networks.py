@@ -18,9 +18,7 @@ from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import read_s3dis
 from veckm.data.samples import Samples, take
 from veckm.data.shapenetpart import read_shapenetpart
-from veckm.tasks.classification import Classification
-from veckm.tasks.part_segmentation import PartSegmentation
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 
 AnyTask = Classification | PartSegmentation | SemanticSegmentation
 

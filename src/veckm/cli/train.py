@@ -22,7 +22,7 @@ from veckm.data.meshes import load_meshes
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out
 from veckm.memory import keep_freed_memory
-from veckm.tasks.classification import Classification
+from veckm.tasks.labeling import Classification
 from veckm.tasks.normals import save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.network import NormalNet

@@ -66,7 +66,7 @@ class Normals(Operation):
             raise FileError(output, f"cannot be written by range; {streams()} can")
 
     def global_stats(self, spool: Spool) -> dict[str, Any]:
-        """Middle, spacing, count and box of the cloud."""
+        """Middle, spacing and count of the cloud."""
         return asdict(GlobalStats.of(spool.chunks))
 
     def tile(self, phase: str, spool: Spool, tile: int, stats: dict[str, Any]) -> Arrays:
@@ -147,17 +147,15 @@ class _CurvaturePart:
     """Principal curvatures of the points of a region, from the normals around them."""
 
     def __init__(self, spool: Spool, region: Region, stats: GlobalStats) -> None:
-        normal, k = (
-            spool.gather("normals", "normal", region.slot),
-            min(curvature.NEIGHBORS, stats.count),
-        )
-        low, extent = np.array(stats.low), stats.extent
-        self._flat = len(region) < 3
-        self._part = curvature.PartCurvatures(region.xyz, normal, region.ids, low, extent, k)
-        self.reach = self._part.reach
+        self._normal, self._spacing = spool.gather("normals", "normal", region.slot), stats.spacing
+        self._subsets = pyramid.Subsets(stats.scaled(region.xyz), region.ids)
+
+    def reach(self, rows: np.ndarray) -> np.ndarray:
+        return curvature.part_reach(self._subsets, rows) * self._spacing
 
     def compute(self, rows: np.ndarray) -> Arrays:
-        found = torch.zeros(len(rows), 2) if self._flat else self._part.compute(rows)
+        normal = torch.from_numpy(self._normal)
+        found = curvature.part_curvatures(self._subsets, normal, rows) / self._spacing
         return {"curvature": found.float().numpy()}
 
 

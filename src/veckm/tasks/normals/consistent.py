@@ -238,11 +238,11 @@ def _settle(sign: Floats, i: Ints, j: Ints, vote: Floats) -> Floats:
 def _sums(x: Floats, n: Floats, area: Floats, patch: Ints) -> Floats:  # (P, 10)
     """Of each patch what :func:`_outward` needs, about the center of the patch."""
     total = _total(patch, area)
-    center = _totals(patch, area[:, None] * x) / total[:, None]
+    center = _total(patch, area[:, None] * x) / total[:, None]
     d = x - center[patch]
     volume = _total(patch, area * np.einsum("nc,nc->n", n, d))
     spread = _total(patch, area * np.einsum("nc,nc->n", d, d))
-    normal = _totals(patch, area[:, None] * n)
+    normal = _total(patch, area[:, None] * n)
     return np.column_stack((np.bincount(patch), total, center, normal, volume, spread))
 
 
@@ -257,12 +257,12 @@ def _outward(sums: Floats, sign: Floats, piece: Ints) -> tuple[Floats, Bools]:  
     count, area, center = sums[:, 0], sums[:, 1], sums[:, 2:5]
     normal = sign[:, None] * sums[:, 5:8]
     total = _total(piece, area)
-    middle = _totals(piece, area[:, None] * center) / total[:, None]
+    middle = _total(piece, area[:, None] * center) / total[:, None]
     d = center - middle[piece]
     volume = _total(piece, sign * sums[:, 8] + np.einsum("pc,pc->p", normal, d))
     spread = _total(piece, sums[:, 9] + area * np.einsum("pc,pc->p", d, d))
     most = np.sqrt(spread) * np.sqrt(total)  # apart: the product may underflow
-    summed = _totals(piece, normal)
+    summed = _total(piece, normal)
     open_ = np.linalg.norm(summed, axis=1) / total
     round_ = np.abs(volume) / np.maximum(most, 1e-300)
     size = np.abs(center - center.mean(0)).max() + np.sqrt((sums[:, 9] / area).max())
@@ -274,10 +274,8 @@ def _outward(sums: Floats, sign: Floats, piece: Ints) -> tuple[Floats, Bools]:  
     return np.where(inward, -1.0, 1.0)[piece], sure[piece]
 
 
-def _total(slot: Ints, values: Floats, count: int = 0) -> Floats:  # (N,), (N,) -> (P,)
+def _total(slot: Ints, values: Floats, count: int = 0) -> Floats:  # (N,), (N, ...) -> (P, ...)
     """The sum of the values of each slot."""
+    if values.ndim > 1:
+        return np.stack([_total(slot, column, count) for column in values.T], 1)
     return np.bincount(slot, values, count).astype(np.float64, copy=False)
-
-
-def _totals(slot: Ints, values: Floats) -> Floats:  # (N,), (N, 3) -> (P, 3)
-    return np.stack([_total(slot, column) for column in values.T], 1)

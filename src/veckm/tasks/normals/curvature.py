@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.knn import build_tree, query
+from veckm.knn import query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.classical import check_cloud, check_k
+from veckm.tasks.normals.classical import check_cloud
 from veckm.tasks.normals.eigen import adjugate, trace
-from veckm.tasks.normals.stats import break_ties, hash_cells, thinned
+from veckm.tasks.normals.pyramid import Subsets
+from veckm.tasks.normals.stats import stats_of
 
 #: Neighborhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
 NEIGHBORS, LEVELS = 24, 3
@@ -33,15 +34,13 @@ NEIGHBORS, LEVELS = 24, 3
 _ERRORS = 3.0
 #: Rounds that find the noise of heights and normals.
 _ROUNDS = 5
-#: Neighbors processed together by one worker.
-_PAIRS = 1 << 16
+#: Points processed together by one worker.
+_ROWS = 2048
 #: Where the weight of a neighbor falls to zero, beyond the farthest of them (a square).
 _RIM = 1.2
 #: Unexplained variance that counts as none, in units of the neighborhood.
 _EXACT = 1e-10
 _RIDGE = 1e-12
-#: The unit in which equal distances are told apart, as a share of the box.
-_UNIT = 1e-4
 #: Coefficients: c0, c1, c2, four cubic ones, and those wanted last.
 _WANTED, _ALL = 7, 10
 
@@ -50,7 +49,6 @@ _WANTED, _ALL = 7, 10
 def principal_curvatures(
     pos: Tensor,  # (N, 3)
     normal: Tensor,  # (N, 3)
-    k: int | None = None,
 ) -> Tensor:  # (N, 2)
     r"""Principal curvatures of the surface at every point, larger first, in one over a length.
 
@@ -62,89 +60,52 @@ def principal_curvatures(
     Where neither the neighbors nor their normals determine it (fewer than three points, all at one
     position, on a line with one normal) the curvature is 0.
 
-    Args:
-        pos: the cloud.
-        normal: unit normals.
-        k: number of neighbors; by default it is chosen per point, see the top of this file.
-
     Shapes:
         - pos, normal: (N, 3)
         - output: (N, 2)
     """
     check_cloud(pos)
-    check_cloud(normal, "normal")
-    if normal.shape != pos.shape:
-        raise ValueError(
-            f"normal must have shape {tuple(pos.shape)}, one per point, got {tuple(normal.shape)}"
-        )
-    if len(pos) < 3:
-        return pos.new_zeros(len(pos), 2)
-    x, n = (t.detach().to("cpu", torch.float64).numpy() for t in (pos, normal))
-    order = build_tree(x).indices  # what is near in space is then near in memory
-    low, levels = x.min(0), LEVELS if k is None else 1
-    k = check_k(NEIGHBORS if k is None else k, len(x))
-    part = PartCurvatures(x[order], n[order], order, low, float((x - low).max()), k, levels)
-    found = torch.empty(len(x), 2, dtype=torch.float64)
-    found[order] = part.compute(np.arange(len(x)))
-    return found.to(pos)
+    check_cloud(normal, "normal", pos)
+    if not len(pos):
+        return pos.new_zeros(0, 2)
+    stats, rows = stats_of(pos), np.arange(len(pos))
+    subsets = Subsets(stats.scaled(pos.detach().cpu().double().numpy()), rows)
+    return (part_curvatures(subsets, normal.detach().cpu(), rows) / stats.spacing).to(pos)
 
 
-class PartCurvatures:
-    """Curvatures at some points of a cloud, given the points around them: in memory all points, in
-    tiles those of the tile and its halo.
+@one_thread()
+def part_curvatures(subsets: Subsets, normal: Tensor, rows: np.ndarray) -> Tensor:
+    """Curvatures at some rows of a part of a cloud, times the spacing of the cloud.
 
-    Which points are in a level depends on their position in the box of the whole cloud, and not on
-    their row: a part, or a shuffled cloud, has the same.
+    Shapes:
+        - normal: (N, 3), of all points of the part
+        - rows: (m,)
+        - output: (m, 2) float64
     """
-
-    def __init__(
-        self,
-        x: np.ndarray,  # (N, 3) float64
-        normal: np.ndarray,  # (N, 3)
-        ids: np.ndarray,  # (N,) the number of each point in the whole cloud
-        low: np.ndarray,  # (3,) of the box of the whole cloud
-        extent: float,  # its longest side
-        k: int = NEIGHBORS,
-        levels: int = LEVELS,
-    ) -> None:
-        self._k, self._levels = k, levels
-        self._x = torch.from_numpy(x)
-        self._normal = torch.nn.functional.normalize(torch.from_numpy(normal).double(), dim=-1)
-        off, extent = x - low, max(extent, 1e-300)
-        self._moved = break_ties(off, ids, _UNIT * extent)
-        rank = hash_cells(np.floor(off / extent * 4096).astype(np.int64))
-        members = [thinned(rank, level) for level in range(levels)]
-        self._trees = [(m, build_tree(self._moved[m])) for m in members if len(m) >= k]
-
-    def reach(self, rows: np.ndarray) -> np.ndarray:  # (m,) -> (m,)
-        """The radius of the largest neighborhood of each row; infinite if a level is missing."""
-        if len(self._trees) < self._levels:
-            return np.full(len(rows), np.inf)
-        distance, _ = query(self._trees[-1][1], self._moved[rows], self._k)
-        return distance[:, -1]
-
-    @one_thread()
-    def compute(self, rows: np.ndarray) -> Tensor:  # (m,) -> (m, 2) float64
-        """Principal curvatures at some rows."""
-        out = self._x.new_empty(len(rows), 2)
-        step = max(1, _PAIRS // self._k)
-
-        def chunk(first: int) -> None:
-            here = rows[first : first + step]
-            at = self._moved[here]
-            near = [m[query(tree, at, self._k, workers=1)[1]] for m, tree in self._trees]
-            out[first : first + step] = _curvatures(
-                self._x, self._normal, torch.from_numpy(here), [torch.from_numpy(r) for r in near]
-            )
-
-        starts = range(0, len(rows), step)
-        share(starts, lambda _: chunk, workers(out.device, len(starts)))
+    x, n = torch.from_numpy(subsets.x), torch.nn.functional.normalize(normal.double(), dim=-1)
+    out, k = x.new_zeros(len(rows), 2), min(NEIGHBORS, len(x))
+    if k < 3:
         return out
+    levels = list(zip(subsets.members, subsets.trees, strict=True))[:LEVELS]
+
+    def chunk(first: int) -> None:
+        here = rows[first : first + _ROWS]
+        at, axes, sets = subsets.moved[here], frame(n[here]), []
+        for members, tree in levels:
+            near = members[query(tree, at, k, workers=1)[1]]
+            sets.append(_rows((x[near] - x[here][:, None]) @ axes, n[near] @ axes))
+        out[first : first + _ROWS] = _choose(sets)
+
+    starts = range(0, len(rows), _ROWS)
+    share(starts, lambda _: chunk, workers(out.device, len(starts)))
+    return out
 
 
-def _curvatures(x: Tensor, n: Tensor, here: Tensor, sets: list[Tensor]) -> Tensor:  # (m, 2)
-    axes = frame(n[here])
-    return _choose([_rows((x[s] - x[here][:, None]) @ axes, n[s] @ axes) for s in sets])
+def part_reach(subsets: Subsets, rows: np.ndarray) -> np.ndarray:  # (m,) -> (m,)
+    """The radius of the largest neighborhood of each row, in spacings; infinite if unknown."""
+    if not subsets.complete:
+        return np.full(len(rows), np.inf)
+    return query(subsets.trees[LEVELS - 1], subsets.moved[rows], NEIGHBORS)[0][:, -1]
 
 
 def _choose(sets: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:  # (m, 2)

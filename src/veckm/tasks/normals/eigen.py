@@ -16,6 +16,8 @@ _SQUARINGS = 6
 _TINY = 1e-30
 #: Traces below this are zero but for rounding.
 _FLAT = 1e-12
+#: A middle eigenvalue below this share of the trace: the points lie on a line.
+_THIN = 1e-10
 
 
 def packed(m: Tensor) -> Tensor:  # (N, 3, 3) -> (6, N)
@@ -39,14 +41,14 @@ def trace(m: Tensor) -> Tensor:  # (6, ...) -> (...)
     return m[0] + m[1] + m[2]
 
 
-def scaled(m: Tensor) -> Tensor:
+def scaled(m: Tensor, noise: Tensor | float = _FLAT) -> Tensor:
     """Divided by its trace: float32 then neither overflows nor vanishes.
 
     Moments of a lone point and cofactors of points on a line are zero but for rounding, of either
     sign: they become zero.
     """
     size = trace(m)
-    there = size > _FLAT
+    there = size > noise
     return torch.where(there, m / torch.where(there, size, 1.0), 0.0)
 
 
@@ -117,25 +119,30 @@ def dominant(m: Tensor, squarings: int = _SQUARINGS) -> Tensor:  # (6, ...) -> (
     return unit(torch.stack((x, y, z)))
 
 
-def smallest(m: Tensor) -> Tensor:  # (6, ...) -> (3, ...)
+def smallest(
+    m: Tensor,  # (6, ...)
+    noise: Tensor | float = _FLAT,  # (...)
+    squarings: int = _SQUARINGS,
+) -> Tensor:  # (3, ...)
     """The unit eigenvector of the smallest eigenvalue of a positive semidefinite matrix.
 
-    Of a line (two eigenvalues zero) a fixed direction across it; of the zero matrix a fixed one.
+    Eigenvalues up to `noise` are zero but for rounding. Where only the largest is not, the points
+    lie on a line: the direction across it that is nearest to +z, or to +x if it is vertical. Where
+    all are, +z.
     """
-    m = scaled(m)
+    size, m = trace(m), scaled(m, noise)
     cofactors = adjugate(m)
-    found = dominant(cofactors)
-    flat = trace(cofactors) > 1e-10  # otherwise the points lie on a line
-    if bool(flat.all()):
-        return found
-    return torch.where(flat, found, _across(dominant(m, 3)))
+    found = dominant(cofactors, squarings)
+    line = trace(cofactors) <= (noise / size.clamp_min(_TINY)).clamp_min(_THIN)
+    return torch.where(line, _across(dominant(m, 3)), found) if bool(line.any()) else found
 
 
 def _across(v: Tensor) -> Tensor:  # (3, ...) -> (3, ...)
-    """A unit vector across the unit vector v: its smallest component's axis, without v's share."""
-    least = v.abs().argmin(0, keepdim=True)
-    axis = torch.zeros_like(v).scatter(0, least, 1.0)
-    return unit(axis - dot(axis, v) * v)
+    """The unit vector across the unit vector v that is nearest to +z, or to +x."""
+    vertical = v[2].abs() >= 1 - 1e-6
+    nothing = torch.zeros_like(v[0])
+    toward = torch.stack((vertical.to(v), nothing, (~vertical).to(v)))
+    return unit(toward - dot(toward, v) * v)
 
 
 def spectrum(m: Tensor, v: Tensor) -> Tensor:  # (6, ...), (3, ...) -> (3, ...)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -18,7 +17,7 @@ from torch import Tensor
 from veckm.engines.curve import curve_order
 from veckm.inputs import as_points, check_points
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.curvature import principal_curvatures
+from veckm.tasks.normals.curvature import part_curvatures
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.orient import Orientation
 from veckm.tasks.normals.orient import orient as orient_normals
@@ -114,15 +113,22 @@ def estimate(
     clouds = [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
     if method == "network" and net is None and clouds:
         net = shipped()  # loaded once, before the workers ask for it
-    parts = _each(clouds, lambda x: _single(x, orient, viewpoint, curvature, method, net))
-    lead = pos.shape[:-1]
-    if not parts:
-        empty = pos.new_zeros(*lead, 3)
-        return Estimate(empty, empty[..., 0], empty[..., :2] if curvature else None)
-    curvatures = [p.curvature for p in parts if p.curvature is not None]
+    parts: dict[int, Estimate] = {}
+
+    def work(number: int) -> None:
+        parts[number] = _single(clouds[number], orient, viewpoint, curvature, method, net)
+
+    # Small clouds in parallel; large ones one after the other, each shared among the workers.
+    small = max(map(len, clouds), default=0) <= _SMALL
+    count = workers(torch.device("cpu"), 4 * len(clouds)) if small else 1
+    share(range(len(clouds)), lambda _: work, count)
+    lead, none = pos.shape[:-1], pos.new_zeros(0, 3)
+    found = [parts[number] for number in range(len(clouds))]
+    found = found or [Estimate(none, none[:, 0], none[:, :2] if curvature else None)]
+    curvatures = [p.curvature for p in found if p.curvature is not None]
     return Estimate(
-        torch.cat([p.normal for p in parts]).view(*lead, 3),
-        torch.cat([p.error for p in parts]).view(lead),
+        torch.cat([p.normal for p in found]).view(*lead, 3),
+        torch.cat([p.error for p in found]).view(lead),
         torch.cat(curvatures).view(*lead, 2) if curvatures else None,
     )
 
@@ -139,19 +145,6 @@ def check_options(orient: str, viewpoint: object, method: str) -> None:
         raise ValueError(f"method must be 'network' or 'moments', got {method!r}")
 
 
-def _each(clouds: Sequence[Tensor], single: Callable[[Tensor], Estimate]) -> list[Estimate]:
-    """The estimate of every cloud: small clouds in parallel, large ones one after the other."""
-    parts: dict[int, Estimate] = {}
-
-    def work(number: int) -> None:
-        parts[number] = single(clouds[number])
-
-    small = max(map(len, clouds), default=0) <= _SMALL
-    count = workers(torch.device("cpu"), 4 * len(clouds)) if small else 1
-    share(range(len(clouds)), lambda _: work, count)
-    return [parts[number] for number in range(len(clouds))]
-
-
 def _single(
     pos: Tensor,  # (N, 3), N >= 1
     orient: Orientation,
@@ -161,17 +154,19 @@ def _single(
     net: NormalNet | None,
 ) -> Estimate:
     """One cloud in memory: a part that is the whole."""
-    order = curve_order(pos.cpu())  # neighbors are then near in memory too
-    stats = stats_of(pos)
+    order, back = curve_order(pos.cpu()), torch.empty(len(pos), dtype=torch.int64)
+    back[order] = torch.arange(len(pos))  # in the order of the curve neighbors are near in memory
+    stats, rows = stats_of(pos), np.arange(len(pos))
     x = stats.scaled(pos.detach().cpu()[order].double().numpy())
     part = PartEstimator(x, order.numpy(), stats, method, net)
-    found = part.estimate(np.arange(len(x)))
-    normal, error = torch.empty_like(found[0]), torch.empty_like(found[1])
-    normal[order], error[order] = found
+    normal, error = (found[back] for found in part.estimate(rows))
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
-    curved = principal_curvatures(pos, normal) if curvature else None
-    return Estimate(normal.to(pos), error.to(pos), None if curved is None else curved.to(pos))
+    curved = None
+    if curvature:
+        bent = part_curvatures(part.subsets, normal[order], rows)[back]
+        curved = (bent / stats.spacing).to(pos)
+    return Estimate(normal.to(pos), error.to(pos), curved)
 
 
 class PartEstimator:
@@ -186,14 +181,7 @@ class PartEstimator:
         method: Method = "network",
         net: NormalNet | None = None,
     ) -> None:
-        """
-        Args:
-            x: the points that are loaded, scaled by the statistics of the whole cloud.
-            ids: the number of each point in the whole cloud.
-            stats: of the whole cloud.
-            method: as for :func:`estimate`.
-            net: the network; the one that comes with the package by default.
-        """
+        """Points scaled by the statistics of their whole cloud, and the number of each in it."""
         self.x, self.stats = x, stats
         self.net = None if method == "moments" else net or shipped()
         self.subsets = Subsets(x, ids)

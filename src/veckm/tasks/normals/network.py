@@ -28,7 +28,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from veckm.data.sampling import Seed, make_generator
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.pyramid import (
@@ -164,40 +163,27 @@ def _edges(
     return edge, middle
 
 
-def _linear(size: int, out: int, generator: torch.Generator) -> nn.Linear:
-    """A layer with the initial weights of torch, drawn from the generator."""
-    layer = nn.utils.skip_init(nn.Linear, size, out)
-    for value in layer.parameters():
-        nn.init.uniform_(value, -(size**-0.5), size**-0.5, generator=generator)
-    assert isinstance(layer, nn.Linear)
-    return layer
-
-
 class Stage(nn.Module):
     """From neighbors to weights, and from these to a normal and its expected error."""
 
-    def __init__(self, options: int, hidden: int, context: int, generator: torch.Generator) -> None:
+    def __init__(self, options: int, hidden: int, context: int) -> None:
         super().__init__()
-        self.layer1 = nn.Parameter(torch.empty(LEVELS, hidden, EDGE))
+        self.layer1 = nn.Parameter(torch.randn(LEVELS, hidden, EDGE) * math.sqrt(2 / EDGE))
         self.bias1 = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
-        self.layer2 = nn.Parameter(torch.empty(LEVELS, hidden, hidden))
+        self.layer2 = nn.Parameter(torch.randn(LEVELS, hidden, hidden) * math.sqrt(2 / hidden))
         self.logits = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
-        for weight in (self.layer1, self.layer2):
-            nn.init.normal_(weight, std=math.sqrt(2 / weight.shape[2]), generator=generator)
         self.context = nn.Sequential(
-            _linear(2 * LEVELS * hidden + POINT, context, generator),
+            nn.Linear(2 * LEVELS * hidden + POINT, context),
             nn.ReLU(),
-            _linear(context, context, generator),
+            nn.Linear(context, context),
             nn.ReLU(),
         )
-        self.context_bias = _linear(context, LEVELS * hidden, generator)
-        self.level_logits = _linear(context, 2 * LEVELS, generator)
-        self.option_logits = _linear(context, options + 1, generator)
-        self.error_head = nn.Sequential(
-            _linear(context + 2, 32, generator), nn.ReLU(), _linear(32, 1, generator)
-        )
-        for zero in (self.level_logits.weight, self.level_logits.bias):
-            nn.init.zeros_(zero)
+        self.context_bias = nn.Linear(context, LEVELS * hidden)
+        self.level_logits = nn.Linear(context, 2 * LEVELS)
+        self.option_logits = nn.Linear(context, options + 1)
+        self.error_head = nn.Sequential(nn.Linear(context + 2, 32), nn.ReLU(), nn.Linear(32, 1))
+        nn.init.zeros_(self.level_logits.weight)
+        nn.init.zeros_(self.level_logits.bias)
 
     def forward(self, inputs: StageInput) -> StageOutput:
         """Inputs of B points to predictions for them."""
@@ -208,7 +194,9 @@ class Stage(nn.Module):
         L, _, K, B = inputs.edge.shape
         edge = inputs.edge.reshape(L, EDGE, K * B)
         h = functional.relu(torch.baddbmm(self.bias1, self.layer1, edge), inplace=True)
-        c = self.context(torch.cat((self._pool(h.view(L, -1, K, B)), inputs.point)).t())  # (B, C)
+        each = h.view(L, -1, K, B)
+        pooled = each.mean(2).flatten(0, 1), each.amax(2).flatten(0, 1)
+        c = self.context(torch.cat((*pooled, inputs.point)).t())  # (B, C)
         z = torch.bmm(self.layer2, h).view(L, -1, K, B)
         z += self.context_bias(c).t().reshape(L, -1, 1, B)
         z = functional.relu(z, inplace=True)
@@ -230,10 +218,6 @@ class Stage(nn.Module):
         known = torch.cat((summary.context, agreement[None], same[None])).t().detach()
         error = _DEGREES * self.error_head(known)[:, 0].clamp(-6.0, 3.0).exp()
         return StageOutput(normal.t(), plane.t(), error)
-
-    @staticmethod
-    def _pool(h: Tensor) -> Tensor:  # (L, H, K, B) -> (2 L H, B)
-        return torch.cat((h.mean(2).flatten(0, 1), h.amax(2).flatten(0, 1)))
 
 
 def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B)
@@ -258,7 +242,6 @@ def run_stage(
     size, like = len(pyramid), pyramid.radius
     out = StageOutput(like.new_empty(size, 3), like.new_empty(size, 3), like.new_empty(size))
     asked = torch.arange(size) if rows is None else rows
-    n = len(asked)
     if previous is not None:
         _ = previous.table  # computed once, before the workers read it
 
@@ -269,7 +252,7 @@ def run_stage(
         out.normal[rows], out.plane[rows] = found.normal, found.plane
         out.error[rows] = found.error
 
-    large = asked.split(_PREDICTED) if n else ()
+    large = asked.split(_PREDICTED) if len(asked) else ()
     with torch.no_grad():
         share(large, lambda _: work, workers(like.device, 4 * len(large)))
     return out
@@ -278,21 +261,15 @@ def run_stage(
 class NormalNet(nn.Module):
     """Stages one after the other."""
 
-    def __init__(
-        self, stages: int = 2, hidden: int = 16, context: int = 64, seed: Seed = 0
-    ) -> None:
+    stages: Sequence[Stage]
+
+    def __init__(self, stages: int = 2, hidden: int = 16, context: int = 64, seed: int = 0) -> None:
         super().__init__()
         self.settings = {"stages": stages, "hidden": hidden, "context": context}
-        generator = make_generator(seed)
-        self.stages = nn.ModuleList(
-            Stage(LEVELS + (k > 0), hidden, context, generator) for k in range(stages)
-        )
-
-    def stage(self, number: int) -> Stage:
-        """One of them."""
-        stage = self.stages[number]
-        assert isinstance(stage, Stage)
-        return stage
+        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
+            torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+            made = [Stage(LEVELS + (k > 0), hidden, context) for k in range(stages)]
+        self.stages = nn.ModuleList(made)  # type: ignore[assignment]
 
     def forward(self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None) -> StageOutput:
         """Normals and expected errors of all points, without a graph.
@@ -300,8 +277,8 @@ class NormalNet(nn.Module):
         With `rows` each stage is run at its own (n,) only: those that the next stage reads.
         """
         previous = None
-        for number in range(len(self.stages)):
+        for number, stage in enumerate(self.stages):
             asked = None if rows is None else torch.from_numpy(rows[number])
-            previous = run_stage(self.stage(number), pyramid, previous, asked)
+            previous = run_stage(stage, pyramid, previous, asked)
         assert previous is not None
         return previous

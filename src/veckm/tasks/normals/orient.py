@@ -23,14 +23,13 @@ def orient(
     how: Orientation = "consistent",
     *,
     viewpoint: Tensor | Sequence[float] | None = None,  # (3,) or (N, 3)
-    axis: Tensor | Sequence[float] = (0.0, 0.0, 1.0),  # (3,)
 ) -> Tensor:  # (N, 3)
     r"""The same normals, each or its opposite, so that they point one way.
 
     .. math:: n_i \to s_i n_i, \qquad s_i \in \{-1, 1\}
 
     ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards `viewpoint`, one position
-    for all or one per point. ``"up"`` turns every normal to the side of `axis`. ``"consistent"``
+    for all or one per point. ``"up"`` turns every normal to the side of +z. ``"consistent"``
     makes neighbors agree, and turns each connected piece outwards, so that the volume it encloses
     is positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y).
 
@@ -42,37 +41,24 @@ def orient(
         normal: unit normals.
         how: the rule.
         viewpoint: where the sensor was, for ``"viewpoint"``.
-        axis: what is up, for ``"up"``.
 
     Shapes:
         - pos, normal: (N, 3)
         - viewpoint: (3,) or (N, 3)
-        - axis: (3,)
         - output: (N, 3)
     """
     check_cloud(pos)
-    _check_normals(normal, pos)
+    check_cloud(normal, "normal", pos)
     if how == "none":
         return normal
     if how == "viewpoint":
         return normal * _side(normal, _places(viewpoint, pos) - pos.detach().double())
     if how == "up":
-        return normal * _side(normal, _direction(axis, pos))
+        return normal * _side(normal, torch.eye(3, dtype=torch.float64, device=pos.device)[2])
     if how == "consistent":
         sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
         return normal * torch.from_numpy(sign).to(normal)[:, None]
     raise ValueError(f'how must be "none", "viewpoint", "up" or "consistent", got {how!r}')
-
-
-def _check_normals(normal: Tensor, pos: Tensor) -> None:
-    if not isinstance(normal, Tensor) or not normal.is_floating_point():
-        got = normal.dtype if isinstance(normal, Tensor) else type(normal).__name__
-        raise TypeError(f"normal must be a float tensor, got {got}")
-    if normal.shape != pos.shape:
-        raise ValueError(
-            f"normal must have shape {tuple(pos.shape)}, one per point, got {tuple(normal.shape)}"
-        )
-    check_finite(normal, "normal")
 
 
 def _places(viewpoint: Tensor | Sequence[float] | None, pos: Tensor) -> Tensor:
@@ -85,13 +71,6 @@ def _places(viewpoint: Tensor | Sequence[float] | None, pos: Tensor) -> Tensor:
         )
     check_finite(places, "viewpoint")
     return places
-
-
-def _direction(axis: Tensor | Sequence[float], pos: Tensor) -> Tensor:
-    up = torch.as_tensor(axis, dtype=torch.float64, device=pos.device)
-    if up.shape != (3,) or not bool(torch.isfinite(up).all()) or not bool(up.any()):
-        raise ValueError(f"axis must be a direction of three finite numbers, got {axis!r}")
-    return up
 
 
 def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -> (N, 1)

@@ -115,12 +115,14 @@ class Subsets:
         return len(thinned(self.rank, LEVELS - 1)) >= _FEWEST_MEMBERS
 
     @cached_property
-    def _moved(self) -> np.ndarray:
+    def moved(self) -> np.ndarray:
+        """The points without ties of distance: (N, 3)."""
         return break_ties(self.x, self._ids)
 
     @cached_property
-    def _trees(self) -> list[cKDTree]:
-        return [build_tree(self._moved[members], balanced=False) for members in self.members]
+    def trees(self) -> list[cKDTree]:
+        """Of the members of each subset, where they are moved to."""
+        return [build_tree(self.moved[members], balanced=False) for members in self.members]
 
     def find(self, rows: np.ndarray) -> None:
         """The K nearest in every subset of some points, unless they are known: index, radius."""
@@ -128,8 +130,8 @@ class Subsets:
         if not len(rows):
             return
         self._known[rows] = True
-        at = self._moved[rows]
-        for level, (tree, members) in enumerate(zip(self._trees, self.members, strict=True)):
+        at = self.moved[rows]
+        for level, (tree, members) in enumerate(zip(self.trees, self.members, strict=True)):
             k = min(NEIGHBORS, len(members))
             distance, near = query(tree, at, k)
             self.index[rows, level, :k] = members[near]
@@ -200,7 +202,7 @@ class Subsets:
             far = float(self.radius[self._known, level].max()) * _SLACK**2
             some = self.x[other]
             other = other[((some >= known.min(0) - far) & (some <= known.max(0) + far)).all(1)]
-            distance, near = query(self._trees[level], self._moved[other], 1, far)
+            distance, near = query(self.trees[level], self.moved[other], 1, far)
             found = np.isfinite(distance[:, 0])
             owner[other[found]] = self.members[level][near[found, 0]]
         return torch.from_numpy(owner)

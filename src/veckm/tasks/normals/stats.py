@@ -17,7 +17,6 @@ from torch import Tensor
 from veckm.knn import build_tree, query
 
 Chunks = Callable[[], Iterable[np.ndarray]]  # the points again, (n, 3) float64 at a time
-Vector = tuple[float, float, float]
 
 #: Points that the spacing is measured at, and cells across the cloud that they are drawn by.
 _PROBES, _PROBE_CELLS = 4096, 4096
@@ -36,15 +35,12 @@ class GlobalStats:
         middle: center of the bounding box.
         spacing: about the distance from a point to the nearest one.
         count: number of points.
-        low, high: corners of the bounding box.
         collinear: all points lie on one line or at one position, up to rounding.
     """
 
-    middle: Vector
+    middle: tuple[float, float, float]
     spacing: float
     count: int
-    low: Vector
-    high: Vector
     collinear: bool
 
     @classmethod
@@ -64,18 +60,15 @@ class GlobalStats:
         for x in chunks():
             off = x - middle
             first, second = first + off.sum(0), second + off.T @ off
-            rank, probes = _least(rank, probes, _probe_rank(off, extent), x)
+            cells = np.floor(off / extent * _PROBE_CELLS).astype(np.int64)
+            rank, probes = _least(rank, probes, hash_cells(cells), x)
         mean = first / count
-        covariance = torch.from_numpy(second / count - np.outer(mean, mean))
-        line = _is_line(covariance, rounding * float(np.abs([low, high]).max()))
+        spread = np.sqrt(np.linalg.eigvalsh(second / count - np.outer(mean, mean)).clip(0))
+        tiny = 4 * rounding * np.abs([low, high]).max()
+        line = bool(spread[1] <= max(tiny, 1e-7 * spread[2]))
         spacing = 1.0 if count < 2 else _spacing(probes, chunks, min(_NEIGHBOR, count), extent)
-        a, b, c = (tuple(v.tolist()) for v in (middle, low, high))
-        return cls(a, spacing, count, b, c, line)
-
-    @property
-    def extent(self) -> float:
-        """The longest side of the bounding box."""
-        return float((np.array(self.high) - self.low).max())
+        x, y, z = middle.tolist()
+        return cls((x, y, z), spacing, count, line)
 
     def scaled(self, x: np.ndarray) -> np.ndarray:  # (..., 3) -> (..., 3) float64
         """Positions in units of the spacing, about the middle."""
@@ -87,10 +80,6 @@ def stats_of(pos: Tensor) -> GlobalStats:  # (N, 3)
     """The statistics of a cloud in memory."""
     x = pos.detach().cpu().double().numpy()
     return GlobalStats.of(lambda: [x], torch.finfo(pos.dtype).eps)
-
-
-def _probe_rank(off: np.ndarray, extent: float) -> np.ndarray:  # (n, 3) -> (n,) uint64
-    return hash_cells(np.floor(off / extent * _PROBE_CELLS).astype(np.int64))
 
 
 def _least(
@@ -119,11 +108,6 @@ def _spacing(probes: np.ndarray, chunks: Chunks, k: int, extent: float) -> float
     return max(typical, extent * 1e-7)
 
 
-def _is_line(covariance: Tensor, rounding: float) -> bool:  # (3, 3)
-    spread = torch.linalg.eigvalsh(covariance).clamp_min(0).sqrt()
-    return float(spread[1]) <= max(4 * rounding, 1e-7 * float(spread[2]))
-
-
 def hash_cells(cells: np.ndarray) -> np.ndarray:  # (N, 3) int64 -> (N,) uint64
     """A fixed pseudo-random number for every cell."""
     h = np.zeros(len(cells), np.uint64)
@@ -147,20 +131,15 @@ def thinned(rank: np.ndarray, level: int) -> np.ndarray:  # (N,) uint64 -> rows
     return np.flatnonzero(rank < np.uint64(2 ** (64 - 2 * level)))
 
 
-def break_ties(x: np.ndarray, ids: np.ndarray, size: float = 1.0) -> np.ndarray:
+def break_ties(x: np.ndarray, ids: np.ndarray) -> np.ndarray:  # (N, 3), (N,) -> (N, 3)
     """Points moved by next to nothing, so that no two are equally far from a third.
 
     Which of two equally near neighbors a tree finds depends on all the points in it. On a regular
     grid, or where coordinates are rounded, that is every second neighborhood. The move is a hash of
     the position; for copies at one position also of their number in the cloud.
-
-    Shapes:
-        - x: (N, 3) float64, lengths in units of `size`
-        - ids: (N,) int64
-        - output: (N, 3) float64
     """
     copies = hash_cells(np.repeat(ids[:, None], 3, 1))
-    return x + size * (_MOVE * _vectors(hash_points(x)) + _COPY * _vectors(copies))
+    return x + _MOVE * _vectors(hash_points(x)) + _COPY * _vectors(copies)
 
 
 def _vectors(h: np.ndarray) -> np.ndarray:  # (N,) uint64 -> (N, 3) in [-1/2, 1/2)

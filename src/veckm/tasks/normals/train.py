@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,10 +98,9 @@ def train(
         epochs, budget.clouds, budget.rate, 1e-4, budget.seed, optimizer="adamw", clip=1.0
     )
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
-    for number in range(len(net.stages)):
-        stage = net.stage(number)
+    for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
-        with one_thread(), ThreadPoolExecutor(len(gradients.replicas)) as gradients.pool:
+        with one_thread(), ThreadPoolExecutor(gradients.threads) as gradients.pool:
             fit(
                 stage,
                 gradients,
@@ -121,8 +119,8 @@ def train(
 class _Gradients:
     """The gradient of a step, for :func:`veckm.training.loop.fit`.
 
-    Each replica of the stage takes its share of the clouds on a thread of its own: this is faster
-    than torch's threads inside each small operation.
+    Each thread takes its share of the clouds: this is faster than torch's threads inside each small
+    operation.
     """
 
     pool: ThreadPoolExecutor
@@ -130,48 +128,37 @@ class _Gradients:
     def __init__(
         self, stage: Stage, number: int, examples: Sequence[Example], budget: Budget
     ) -> None:
-        self.number, self.examples, self.budget = number, examples, budget
-        count = min(threads(), budget.clouds)
-        self.replicas = [stage, *(deepcopy(stage) for _ in range(count - 1))]
+        self.stage, self.number, self.examples, self.budget = stage, number, examples, budget
+        self.threads = min(threads(), budget.clouds)
         self._scores: list[float] = []  # degrees, since the last line of the log
 
-    def __call__(
-        self, epoch: int, step: int, backward: Callable[[Tensor], None]
-    ) -> tuple[float, float]:
+    def __call__(self, epoch: int, step: int, _: object) -> tuple[float, float]:
         """Leave the gradient in the stage; the loss, and one as the number of terms."""
-        budget, first = self.budget, self.replicas[0]
+        budget, weights = self.budget, list(self.stage.parameters())
         generator = generator_of(budget.seed, self.number, epoch, step)
         picked = torch.randint(len(self.examples), (budget.clouds,), generator=generator).tolist()
         drawn = [
             (e, torch.randint(len(e.truth), (budget.points,), generator=generator))
             for e in (self.examples[k] for k in picked)
         ]
-        state = first.state_dict()
 
-        def work(number: int) -> tuple[float, float]:
+        def work(thread: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
             torch.set_num_threads(1)
-            replica, mine = self.replicas[number], drawn[number :: len(self.replicas)]
-            if number:
-                replica.load_state_dict(state)
-                replica.zero_grad(set_to_none=True)
+            mine = drawn[thread :: self.threads]
             inputs = join([gather_inputs(e.pyramid, rows, e.previous) for e, rows in mine])
             truth = torch.cat([e.truth[rows] for e, rows in mine])
-            loss, score = loss_of(replica(inputs), truth, len(mine))
+            loss, score = loss_of(self.stage(inputs), truth, len(mine))
             share = len(mine) / budget.clouds
-            backward(loss * share)
-            return float(loss.detach()) * share, float(score) * share
+            return loss.detach() * share, score * share, torch.autograd.grad(loss * share, weights)
 
-        losses, scores = zip(*self.pool.map(work, range(len(self.replicas))), strict=True)
-        for other in self.replicas[1:]:
-            for p, q in zip(first.parameters(), other.parameters(), strict=True):
-                assert p.grad is not None
-                assert q.grad is not None
-                p.grad += q.grad
-        if not all(bool(p.grad.isfinite().all()) for p in first.parameters() if p.grad is not None):
-            first.zero_grad()  # one bad point in a million must not end the training
-            return 0.0, 0.0
-        self._scores.append(sum(scores))
-        return sum(losses), 1.0
+        losses, scores, grads = zip(*self.pool.map(work, range(self.threads)), strict=True)
+        sums = [torch.stack(parts).sum(0) for parts in zip(*grads, strict=True)]
+        if not all(bool(grad.isfinite().all()) for grad in sums):
+            return 0.0, 0.0  # one bad point in a million must not end the training
+        for weight, grad in zip(weights, sums, strict=True):
+            weight.grad = grad
+        self._scores.append(float(sum(scores)))
+        return float(sum(losses)), 1.0
 
     def describe(self, line: str) -> str:
         """A line of the log with the root mean square angle of the clouds since the last one."""

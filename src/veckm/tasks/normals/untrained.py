@@ -10,8 +10,6 @@ noise is measured in the smallest window: there the surface is still flat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,51 +31,9 @@ _CURVED = 4.0
 _FEWEST = 4.0
 
 
-@dataclass(frozen=True)
-class Scales:
-    """Planes of S windows at N points."""
-
-    normal: Tensor  # (S, 3, N)
-    eigenvalues: Tensor  # (S, 3, N) ascending
-    count: Tensor  # (S, N) points in the window
-
-
 def window_reach() -> float:
     """How far the widest window reaches, in spacings."""
     return Gaussian(1 / SCALES[-1]).reach(_EPS, 3)
-
-
-def planes(x: Tensor, queries: Tensor | None) -> Scales:  # (N, 3), (M, 3)
-    """Weighted PCA of every window."""
-    normal, values, count = [], [], []
-    for sigma in SCALES:
-        m = moments(x, queries=queries, beta=1 / sigma, eps=_EPS, progress=False)
-        covariance = eigen.packed(m.covariance)
-        n = eigen.smallest(covariance)
-        normal.append(n)
-        values.append(eigen.spectrum(covariance, n))
-        count.append(m.weight)
-    return Scales(torch.stack(normal), torch.stack(values), torch.stack(count))
-
-
-def choose(scales: Scales) -> Tensor:  # (N,) int64
-    """The scale of every point."""
-    low = scales.eigenvalues[:, 0]
-    enough = scales.count >= _FEWEST
-    first = enough.float().argmax(0)  # the smallest window with a plane
-    noise = low.gather(0, first[None])[0]
-    se = (noise / (scales.eigenvalues[:, 1] * scales.count).clamp_min(1e-12)).sqrt()
-    best, alive = first.clone(), torch.ones_like(first, dtype=torch.bool)
-    for s in range(1, len(SCALES)):
-        later = s > first
-        fits = torch.ones_like(alive)
-        for t in range(s):
-            cosine = eigen.dot(scales.normal[s], scales.normal[t]).abs().clamp(max=1.0)
-            near = cosine.acos() <= _ERRORS * se[t] + _SLACK
-            fits &= near | ~enough[t]
-        alive &= fits | ~later
-        best = torch.where(alive & later, s, best)
-    return best
 
 
 @one_thread()
@@ -88,11 +44,35 @@ def moment_normals(
     """Normals at some points and expected angle errors in degrees; lengths in spacings."""
     middle = (x[rows].min(0) + x[rows].max(0)) / 2
     place = torch.from_numpy(x - middle).float()
-    scales = planes(place, None if len(rows) == len(x) else place[torch.from_numpy(rows)])
-    best = choose(scales)[None]
+    queries = None if len(rows) == len(x) else place[torch.from_numpy(rows)]
+    windows = [
+        moments(place, queries=queries, beta=1 / sigma, eps=_EPS, progress=False)
+        for sigma in SCALES
+    ]
+    spread = [eigen.packed(m.covariance) for m in windows]
+    normal = torch.stack([eigen.smallest(m) for m in spread])  # (S, 3, M)
+    values = torch.stack([eigen.spectrum(m, n) for m, n in zip(spread, normal, strict=True)])
+    count = torch.stack([m.weight for m in windows])  # (S, M)
+    best = _choose(normal, values, count)[None]
     three = best[:, None].expand(-1, 3, -1)
-    low, between, _ = scales.eigenvalues.gather(0, three)[0]
-    count = scales.count.gather(0, best)[0]
-    normal = scales.normal.gather(0, three)[0].t().contiguous()
-    se = (low / (between * count.clamp_min(1.0)).clamp_min(1e-12)).sqrt()
-    return normal, torch.rad2deg(_CURVED * se).clamp(0.0, 60.0)
+    low, between, _ = values.gather(0, three)[0]
+    held = count.gather(0, best)[0].clamp_min(1.0)
+    se = (low / (between * held).clamp_min(1e-12)).sqrt()
+    return normal.gather(0, three)[0].t().contiguous(), torch.rad2deg(_CURVED * se).clamp(0.0, 60.0)
+
+
+def _choose(normal: Tensor, values: Tensor, count: Tensor) -> Tensor:  # -> (M,) int64
+    """The largest window of each point that all smaller ones agree with."""
+    enough = count >= _FEWEST
+    first = enough.float().argmax(0)  # the smallest window with a plane
+    noise = values[:, 0].gather(0, first[None])[0]
+    se = (noise / (values[:, 1] * count).clamp_min(1e-12)).sqrt()
+    best, alive = first.clone(), torch.ones_like(first, dtype=torch.bool)
+    for s in range(1, len(SCALES)):
+        later = s > first
+        for t in range(s):
+            cosine = eigen.dot(normal[s], normal[t]).abs().clamp(max=1.0)
+            near = cosine.acos() <= _ERRORS * se[t] + _SLACK
+            alive &= near | ~enough[t] | ~later
+        best = torch.where(alive & later, s, best)
+    return best

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from veckm.data.samples import IGNORE, Batch, generator_of
-from veckm.tasks import metrics
-from veckm.tasks.classification import Classification
-from veckm.tasks.part_segmentation import PartSegmentation
-from veckm.tasks.semantic_segmentation import SemanticSegmentation
+from veckm.tasks import labeling
+from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 
 
 def logits_of(answer: torch.Tensor, classes: int) -> torch.Tensor:
@@ -49,15 +47,15 @@ def test_a_class_that_is_only_in_the_answer_has_no_share_of_its_own() -> None:
     counts = torch.tensor(
         [[6, 0, 2], [0, 4, 0], [0, 0, 0]]
     )  # two points were called by a third name
-    assert metrics.mean_iou(counts) == pytest.approx((6 / 8 + 1) / 2)
+    assert labeling.mean_iou(counts) == pytest.approx((6 / 8 + 1) / 2)
 
 
 def test_a_part_that_is_absent_in_both_counts_one() -> None:
     label = torch.tensor([12, 12, 13, 13])
     said = torch.tensor([12, 13, 13, 13])
     # Parts 12 to 15 of a chair: 1/2, 2/3, and two that are in neither.
-    assert metrics.shape_iou(said, label, 12, 4) == pytest.approx((1 / 2 + 2 / 3 + 2) / 4)
-    assert metrics.shape_iou(torch.tensor([12, 12]), torch.tensor([13, IGNORE]), 12, 4) == 0.5
+    assert labeling.shape_iou(said, label, 12, 4) == pytest.approx((1 / 2 + 2 / 3 + 2) / 4)
+    assert labeling.shape_iou(torch.tensor([12, 12]), torch.tensor([13, IGNORE]), 12, 4) == 0.5
 
 
 def test_part_metrics_by_hand_and_answers_are_of_the_own_category() -> None:
@@ -100,5 +98,5 @@ def test_the_defaults_are_the_papers() -> None:
 
 def test_nothing_to_measure_is_not_a_number() -> None:
     none = torch.zeros(3, 3, dtype=torch.int64)
-    assert math.isnan(metrics.overall_accuracy(none))
-    assert math.isnan(metrics.mean_iou(none))
+    assert math.isnan(labeling.overall_accuracy(none))
+    assert math.isnan(labeling.mean_iou(none))
