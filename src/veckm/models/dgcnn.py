@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import edge_maxpool, mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, MatrixHead, Norm, activate, head, mlp
-from veckm.models.ops import gather
 
 _SLOPE = 0.2
 

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.layers import LinearBN, Norm, activate
-from veckm.models.ops import gather
 from veckm.nn import ComplexLinear
 
 #: Numbers of x that are held at a time.

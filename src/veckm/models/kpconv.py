@@ -9,9 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather, row_means
 from veckm.models.config import ModelConfig
 from veckm.models.layers import LinearBN, Norm, activate
 
@@ -123,7 +122,7 @@ class KernelConv(nn.Module):
         rows = len(graph.near) if torch.is_grad_enabled() else max(1, _HELD // held)
         cut = zip(graph.near.split(rows), graph.weight.split(rows), strict=True)
         return torch.cat(
-            [self.linear(kernel_sums(weight, ops.gather(x, near))) for near, weight in cut]
+            [self.linear(kernel_sums(weight, gather(x, near))) for near, weight in cut]
         )
 
 
@@ -154,7 +153,7 @@ class Bottleneck(nn.Module):
 
 def _neighbor_max(x: Tensor, near: Tensor) -> Tensor:  # (N, C), (M, K) -> (M, C)
     rows = len(near) if torch.is_grad_enabled() else max(1, _HELD // (x.shape[1] * near.shape[1]))
-    return torch.cat([ops.gather(x, part).amax(1) for part in near.split(rows)])
+    return torch.cat([gather(x, part).amax(1) for part in near.split(rows)])
 
 
 class KPConv(PointModel):
@@ -188,7 +187,7 @@ class KPConv(PointModel):
             carried.append(self.encoding.of(clouds))
         levels = self._levels(clouds)
         first = levels[0]
-        x = _mean(torch.cat(carried, dim=-1), first.of_finer, len(first.clouds.pos))
+        x = row_means(torch.cat(carried, dim=-1), first.of_finer, len(first.clouds.pos))
         x = activate(self.norm(self.first(x, first.within)), _SLOPE)
         found = [self.blocks[0](x, first.within)]
         for strided, block, level in zip(self.strided, self.blocks[1:], levels[1:], strict=True):
@@ -201,8 +200,7 @@ class KPConv(PointModel):
         levels: list[Level] = []
         for i in range(_LEVELS):
             size = self.config.size * 2**i
-            at, batch, of_finer = ops.grid_points(clouds.pos, size, clouds.batch, validate=False)
-            coarse = Clouds(at, tuple(torch.bincount(batch).tolist()))
+            of_finer, coarse = clouds.cells(size)
             within = self._graph(coarse, coarse, size)
             strided = self._graph(clouds, coarse, size / 2) if i else None
             levels.append(Level(coarse, of_finer, within, strided))
@@ -221,12 +219,6 @@ class KPConv(PointModel):
             # A ball with too few points repeats its nearest one, which must count once.
             weight[i : i + rows, 1:] *= (part[:, 1:] != part[:, :1])[..., None]
         return Graph(near, weight)
-
-
-def _mean(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (rows, C)
-    """The mean of the rows that go to the same place."""
-    total = x.new_zeros(rows, x.shape[1]).index_add(0, into, x)
-    return total / torch.bincount(into, minlength=rows)[:, None].to(x)
 
 
 class KPConvClassifier(KPConv, Classifier):

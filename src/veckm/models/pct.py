@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter
-from veckm.models.clouds import Clouds, per_cloud
+from veckm.models.clouds import Clouds, gather, per_cloud
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, head, mlp
@@ -75,8 +74,8 @@ class Grouping(nn.Module):
     def forward(self, clouds: Clouds, x: Tensor, count: int) -> tuple[Clouds, Tensor]:
         picks, centers = clouds.sample(lambda n: min(count, n))
         near = clouds.knn(_K, centers)
-        own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
-        groups = torch.cat((ops.gather(x, near) - own, own), dim=-1)
+        own = gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
+        groups = torch.cat((gather(x, near) - own, own), dim=-1)
         return centers, mlp_maxpool(self.layers, groups)
 
 
@@ -137,7 +136,7 @@ class PCTClassifier(Classifier):
         assert self.encoding is not None
         picks, centers = clouds.sample(lambda n: min(self.config.points, n))
         local = self.encoding.of(clouds, queries=centers)
-        return centers, torch.cat((local, ops.gather(x, picks)), dim=-1)
+        return centers, torch.cat((local, gather(x, picks)), dim=-1)
 
 
 class PCTParts(PartSegmenter):

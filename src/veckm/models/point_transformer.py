@@ -8,9 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, ModelConfig
 from veckm.models.layers import LinearBN, Norm, apply_valid, head
 
@@ -59,11 +58,11 @@ class VectorAttention(nn.Module):
         )
 
     def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
-        place = apply_valid(self.place, ops.gather(pos, near) - pos[:, None], valid)  # (N, K, C)
-        apart = ops.gather(self.key(x), near) - self.query(x)[:, None] + place
+        place = apply_valid(self.place, gather(pos, near) - pos[:, None], valid)  # (N, K, C)
+        apart = gather(self.key(x), near) - self.query(x)[:, None] + place
         weight = apply_valid(self.weigh, apart, valid, -torch.inf).softmax(1)  # (N, K, C / 8)
         del apart  # as large as the two that follow: a scene has to fit
-        value: Tensor = ops.gather(self.value(x), near) + place
+        value: Tensor = gather(self.value(x), near) + place
         # Channel c has weight c mod C / 8.
         grouped = value.view(*value.shape[:2], _GROUPS, -1)
         return (grouped * weight[:, :, None]).sum(1).flatten(1)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter
-from veckm.models.clouds import Clouds, per_cloud
+from veckm.models.clouds import Clouds, gather, per_cloud
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_with_global
 from veckm.models.layers import LinearBN, apply_valid, head, mlp
@@ -80,10 +79,10 @@ class Stage(nn.Module):
         near = clouds.knn(self.k, centers)  # (M, K)
         valid = clouds.valid(near.shape[1], centers)
         both = torch.cat((x, clouds.pos), dim=-1) if self.place else x
-        offset = ops.gather(both, near) - ops.gather(both, picks)[:, None]
+        offset = gather(both, near) - gather(both, picks)[:, None]
         # Where the points of a cloud coincide, sigma is 0.
         offset = self.alpha * (offset / (_deviation(offset, valid, centers) + _EPS)) + self.beta
-        own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
+        own = gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
         layers = nn.Sequential(self.transfer, *self.pre)
         y = apply_valid(layers, torch.cat((offset, own), dim=-1), valid, -torch.inf)
         return centers, self.post(y.amax(1))

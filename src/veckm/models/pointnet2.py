@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig, ModelConfig
 from veckm.models.fused import mlp_maxpool, mlp_with_global
 from veckm.models.layers import head, mlp
@@ -100,7 +99,7 @@ class PointNet2(PointModel):
         """512 points, 128 points, and the vector of the cloud (B, 1024)."""
         picks, fine = clouds.sample(lambda n: min(512, n))
         if self.encoding is not None:
-            x = torch.cat((self.encoding.of(clouds, queries=fine), ops.gather(x, picks)), dim=-1)
+            x = torch.cat((self.encoding.of(clouds, queries=fine), gather(x, picks)), dim=-1)
         elif self.first is not None:
             x = self.first(clouds, x, fine)
         coarse = fine.sample(lambda n: min(128, n))[1]
