@@ -19,14 +19,14 @@ _SLOPE = 0.2
 
 @dataclass(frozen=True)
 class DGCNNConfig(ClassifierConfig):
-    """What DGCNN is built from, for objects and for scenes."""
+    """Options of DGCNN for objects and for scenes."""
 
     k: int = 20  # neighbors in each graph, the point itself included
 
 
 @dataclass(frozen=True)
 class DGCNNPartsConfig(DropoutPartsConfig):
-    """What DGCNN is built from, for parts."""
+    """Options of DGCNN for parts."""
 
     k: int = 40  # neighbors in each graph, the point itself included
 
@@ -43,10 +43,6 @@ class EdgeConv(nn.Module):
     Args:
         channels: of the input.
         sizes: of the layers.
-
-    Shapes:
-        - x: (N, C), near: (N, K) rows of x
-        - output: (N, sizes[-1])
     """
 
     def __init__(self, channels: int, sizes: Sequence[int]) -> None:
@@ -55,7 +51,7 @@ class EdgeConv(nn.Module):
         self.norm = Norm(sizes[0])
         self.layers = mlp(sizes, _SLOPE)
 
-    def forward(self, x: Tensor, near: Tensor) -> Tensor:
+    def forward(self, x: Tensor, near: Tensor) -> Tensor:  # (N, C), (N, K) rows -> (N, sizes[-1])
         if not len(self.layers):
             return edge_maxpool(self.linear.weight, self.norm, _SLOPE, x, near)
         theta, phi = self.linear.weight.chunk(2, dim=1)
