@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from veckm.io.atomic import writing
-from veckm.training.recipe import Recipe, Task
+from veckm.training.recipe import Task
 
 if TYPE_CHECKING:
     from veckm.models import PointModel
@@ -51,30 +51,24 @@ class Checkpoint:
 
     def restore(self, model: nn.Module, source: Path | str) -> None:
         """Load the weights into a model of the same config; raises a ValueError for another."""
-        config = describe_model(model)
-        if config != self.config:
-            raise ValueError(
-                f"{source} is a checkpoint of another model: it is of {_title(self.config)}, "
-                f"but the model here is {_title(config)}; {_difference(self.config, config)}"
-            )
+        self.check(source, config=describe_model(model))
         try:
             model.load_state_dict(self.model)
         except RuntimeError as error:
-            raise ValueError(
-                f"{source}: the weights do not fit {_title(config)} although the config is the "
-                f"same; was it written by another version? {error}"
-            ) from error
+            raise ValueError(f"{source} is of another version of veckm: {error}") from error
 
-    def check(self, recipe: Recipe, task: dict[str, Any], data: dict[str, Any], path: Path) -> None:
-        """Raise a ValueError if a run with these would not be the same run."""
-        for name, old, new in (
-            ("task", self.task, task),
-            ("recipe", self.recipe, asdict(recipe)),
-            ("data", self.data, data),
-        ):
-            if old != new:
+    def check(self, source: Path | str, **present: dict[str, Any]) -> None:
+        """Raise a ValueError unless ``config``, ``task``, ``recipe``, ``data`` are as given."""
+        for name, new in present.items():
+            old: dict[str, Any] = getattr(self, name)
+            differences = [
+                f"{key} is {old.get(key)!r} there and {new.get(key)!r} here"
+                for key in {**old, **new}
+                if old.get(key) != new.get(key)
+            ]
+            if differences:
                 raise ValueError(
-                    f"{path} cannot be resumed, its {name} differs: {_difference(old, new)}; "
+                    f"{source} cannot be resumed, its {name} differs: {', '.join(differences)}; "
                     "use the same options, or another folder for a new run"
                 )
 
@@ -126,14 +120,3 @@ def load_model(path: str | Path) -> PointModel:
     model = rebuild(saved.config)
     saved.restore(model, path)
     return model.eval()
-
-
-def _title(config: dict[str, Any]) -> str:
-    encoding = " with VecKM" if config.get("encoding") else ""
-    task = f" for {config['task']}" if "task" in config else ""
-    return f"{config.get('name', 'a model')}{encoding}{task}"
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys)
