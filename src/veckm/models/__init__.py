@@ -89,14 +89,10 @@ def create_model(
         num_classes: logits per cloud, or per point.
         in_channels: channels of ``x`` beside the coordinates.
         seed: of the weights and of VecKM's frequencies; the global generator is kept.
-        validate: False skips the checks of values (finite, in range) in every call, for training
-            on data that is known to be good; shapes are always checked. ``model.validate`` changes
-            it later.
+        validate: False skips the checks of values (finite, in range) in every call; shapes are
+            always checked. ``model.validate`` changes it later.
         options: further fields of the network's config, such as ``dropout``, or ``num_categories``
             for part segmentation.
-
-    Returns:
-        the network; ``model.config`` is what it was built from.
 
     Example:
         >>> model = create_model("pointnet", veckm=True, num_classes=40).eval()
@@ -115,7 +111,8 @@ def create_model(
             f"{name} for {task} has no option {', '.join(unknown)}; it has "
             f"{', '.join(sorted(known)) or 'none'}. Options of VecKM go into encoding="
         )
-    model = _build(kind, kind.config_type(num_classes, in_channels, encoding, seed, **options))
+    config = kind.config_type(num_classes, in_channels, encoding, seed, **options)
+    model = seeded(lambda: kind(config), seed)
     model.validate = validate
     return model
 
@@ -132,8 +129,8 @@ def default_encoding(name: str, task: Task = "classification", **changes: Any) -
 
 def list_models(task: Task | None = None) -> list[str]:
     """The names that :func:`create_model` accepts, all of them or those of a task."""
-    if task is not None:
-        _check_task(task)
+    if task not in (None, *get_args(Task)):
+        raise ValueError(f"no task is called {task!r}; there are {', '.join(get_args(Task))}")
     return list(dict.fromkeys(kind.name for kind in NETWORKS if task in (None, kind.task)))
 
 
@@ -146,26 +143,14 @@ def rebuild(config: dict[str, Any]) -> PointModel:
     """The network of a checkpoint's ``config``: name, task and the fields of its config."""
     values = dict(config)
     kind = _find(values.pop("name"), values.pop("task"))
-    return _build(kind, kind.config_type.from_dict(values))
-
-
-def _build(kind: type[PointModel], config: ModelConfig) -> PointModel:
-    return seeded(lambda: kind(config), config.seed)
+    built = kind.config_type.from_dict(values)
+    return seeded(lambda: kind(built), built.seed)
 
 
 def _find(name: str, task: Task) -> type[PointModel]:
     if name not in list_models():
         raise ValueError(f"no model is called {name!r}; there are {', '.join(list_models())}")
-    _check_task(task)
-    tasks = {kind.task: kind for kind in NETWORKS if kind.name == name}
-    if task not in tasks:
-        raise ValueError(
-            f"{name} has no {task}; it has {', '.join(tasks)}, and {task} is done by "
-            f"{', '.join(list_models(task))}"
-        )
-    return tasks[task]
-
-
-def _check_task(task: str) -> None:
-    if task not in get_args(Task):
-        raise ValueError(f"no task is called {task!r}; there are {', '.join(get_args(Task))}")
+    names = list_models(task)
+    if name not in names:
+        raise ValueError(f"{name} has no {task}, which is done by {', '.join(names)}")
+    return next(kind for kind in NETWORKS if (kind.name, kind.task) == (name, task))

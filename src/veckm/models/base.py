@@ -19,15 +19,11 @@ _TOGETHER = 32768
 
 
 class Output(NamedTuple):
-    """What a network returns.
+    """What a network returns."""
 
-    Attributes:
-        logits: (B, classes) for classification; (B, N, classes) or (N, classes), like ``pos``, for
-            segmentation.
-        auxiliary_loss: () in training, for networks that add a term to the loss; else None.
-    """
-
+    #: (B, classes) for classification; (B, N, classes) or (N, classes), like ``pos``, else.
     logits: Tensor
+    #: () in training, for networks that add a term to the loss; else None.
     auxiliary_loss: Tensor | None = None
 
 

@@ -62,8 +62,7 @@ class EdgeConv(nn.Module):
 def convolve(edges: nn.ModuleList, clouds: Clouds, x: Tensor, near: Tensor, k: int) -> Tensor:
     """The outputs of all edge convolutions, joined; the first graph is given, the others follow.
 
-    The graphs among features compare all pairs of points, a chunk at a time: memory is linear in
-    N, time is not.
+    Graphs among features compare all pairs of points: memory is linear in N, time is not.
     """
     outputs = []
     for i, layer in enumerate(edges):
@@ -97,7 +96,7 @@ class DGCNNClassifier(Classifier):
 
 
 class SpatialTransform(nn.Module):
-    """A 3 x 3 matrix for each cloud, from the edges of its first graph; starts at the identity."""
+    """A 3 x 3 matrix for each cloud, from its first graph; starts at the identity."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,26 +112,17 @@ class SpatialTransform(nn.Module):
 
 
 class DGCNNSegmenter(PointModel):
-    """What the two segmentation networks share: three edge convolutions, 1024 channels, a head.
-
-    The head sees the 3 x 64 channels of a point and the 1024 of its cloud. The paper runs it on
-    blocks of 4,096 points of a scene.
-    """
+    """Three edge convolutions; the head sees their 3 x 64 channels and 1024 of the cloud."""
 
     name = "dgcnn"
     config: DGCNNConfig | DGCNNPartsConfig
 
-    def __init__(self, config: DGCNNConfig | DGCNNPartsConfig) -> None:
+    def __init__(self, config: DGCNNConfig | DGCNNPartsConfig, transform: bool = False) -> None:
         super().__init__(config)
-        self.transform = self._transform()
-        wide = self.local_channels
-        self.edges = nn.ModuleList(
-            (EdgeConv(wide, (64, 64)), EdgeConv(64, (64, 64)), EdgeConv(64, (64,)))
-        )
+        self.transform = SpatialTransform() if transform else None
+        sizes = ((self.local_channels, (64, 64)), (64, (64, 64)), (64, (64,)))
+        self.edges = nn.ModuleList(EdgeConv(c, out) for c, out in sizes)
         self.fuse = LinearBN(3 * 64, 1024, _SLOPE)
-
-    def _transform(self) -> SpatialTransform | None:
-        return None
 
     def features(self, clouds: Clouds, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features of every point (N, 192) and of every cloud (B, 1024)."""
@@ -152,13 +142,10 @@ class DGCNNParts(DGCNNSegmenter, PartSegmenter):
     config: DGCNNPartsConfig
 
     def __init__(self, config: DGCNNPartsConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, transform=config.encoding is None)
         self.category = LinearBN(config.num_categories, 64, _SLOPE)
         self.first = mlp((1024 + 3 * 64 + 64, 256, 256), _SLOPE, config.dropout)
         self.head = head((256, 128), config.num_classes, 0.0, _SLOPE)
-
-    def _transform(self) -> SpatialTransform | None:
-        return SpatialTransform() if self.config.encoding is None else None
 
     def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x, of_cloud = self.features(clouds, x)

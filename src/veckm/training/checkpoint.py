@@ -21,25 +21,16 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after an epoch, and everything that it depends on.
+    """The state after an epoch, and everything that it depends on."""
 
-    Attributes:
-        epoch: number of finished epochs.
-        config: of the model: its name, and the fields of its config as plain values.
-        task: its name and fields.
-        recipe: how it is trained.
-        data: classes, checksum and number of the training samples.
-        model, optimizer, scaler: their states.
-    """
-
-    epoch: int
-    config: dict[str, Any]
-    task: dict[str, Any]
-    recipe: dict[str, Any]
-    data: dict[str, Any]
-    model: dict[str, Any]
-    optimizer: dict[str, Any]
-    scaler: dict[str, Any] = field(default_factory=dict)
+    epoch: int  #: number of finished epochs
+    config: dict[str, Any]  #: of the model: its name, and the fields of its config
+    task: dict[str, Any]  #: its name and fields
+    recipe: dict[str, Any]  #: how it is trained
+    data: dict[str, Any]  #: classes, checksum and number of the training samples
+    model: dict[str, Any]  #: its state
+    optimizer: dict[str, Any]  #: its state
+    scaler: dict[str, Any] = field(default_factory=dict)  #: its state
     format: int = _FORMAT
 
     def save(self, path: Path) -> None:
