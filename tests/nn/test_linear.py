@@ -181,5 +181,5 @@ def test_a_wrong_precision_says_which_cast_to_make() -> None:
 
 
 def test_a_size_of_zero_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="out_features of at least 1, got 0"):
+    with pytest.raises(ValueError, match="out_features must be at least 1, got 0"):
         ComplexLinear(4, 0)

@@ -7,18 +7,14 @@ from typing import Any, get_args
 
 from torch import nn
 
+from veckm.models import dgcnn, kpconv, pct, point_transformer, pointmlp, pointnet, pointnet2
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.config import EncodingConfig, ModelConfig, PartsConfig, Task
-from veckm.models.dgcnn import DGCNNClassifier, DGCNNParts, DGCNNScenes, EdgeConv
+from veckm.models.dgcnn import EdgeConv
 from veckm.models.encoding import Encoding
 from veckm.models.fused import mlp_maxpool
-from veckm.models.kpconv import KernelConv, KPConvClassifier, KPConvScenes
+from veckm.models.kpconv import KernelConv
 from veckm.models.layers import LinearBN, mlp, seeded
-from veckm.models.pct import PCTClassifier, PCTParts
-from veckm.models.point_transformer import PointTransformerClassifier, PointTransformerScenes
-from veckm.models.pointmlp import PointMLPClassifier, PointMLPParts
-from veckm.models.pointnet import PointNetClassifier, PointNetParts, PointNetScenes
-from veckm.models.pointnet2 import PointNet2Classifier, PointNet2Parts, PointNet2Scenes
 
 __all__ = [
     "NETWORKS",
@@ -46,23 +42,23 @@ __all__ = [
 
 #: All networks; a new one is a file with a config and a class, and a line here.
 NETWORKS: tuple[type[PointModel], ...] = (
-    PointNetClassifier,
-    PointNetParts,
-    PointNetScenes,
-    PointNet2Classifier,
-    PointNet2Parts,
-    PointNet2Scenes,
-    PCTClassifier,
-    PCTParts,
-    PointTransformerClassifier,
-    PointTransformerScenes,
-    PointMLPClassifier,
-    PointMLPParts,
-    DGCNNClassifier,
-    DGCNNParts,
-    DGCNNScenes,
-    KPConvClassifier,
-    KPConvScenes,
+    pointnet.PointNetClassifier,
+    pointnet.PointNetParts,
+    pointnet.PointNetScenes,
+    pointnet2.PointNet2Classifier,
+    pointnet2.PointNet2Parts,
+    pointnet2.PointNet2Scenes,
+    pct.PCTClassifier,
+    pct.PCTParts,
+    point_transformer.PointTransformerClassifier,
+    point_transformer.PointTransformerScenes,
+    pointmlp.PointMLPClassifier,
+    pointmlp.PointMLPParts,
+    dgcnn.DGCNNClassifier,
+    dgcnn.DGCNNParts,
+    dgcnn.DGCNNScenes,
+    kpconv.KPConvClassifier,
+    kpconv.KPConvScenes,
 )
 
 

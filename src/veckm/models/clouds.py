@@ -69,9 +69,7 @@ class Clouds:
     @cached_property
     def starts(self) -> Tensor:  # (B,) int64
         """The row where each cloud starts."""
-        return torch.tensor(
-            [0, *accumulate(self.sizes[:-1])], dtype=torch.int64, device=self.pos.device
-        )
+        return torch.tensor([0, *accumulate(self.sizes[:-1])], device=self.pos.device)
 
     @cached_property
     def batch(self) -> Tensor:  # (N,) int64
@@ -161,10 +159,9 @@ class Clouds:
     def ball(self, radius: float, k: int, queries: Clouds) -> Tensor:  # (M, k)
         """Rows of up to ``k`` points within ``radius`` of every query, the nearest first.
 
-        Where the ball holds fewer, the nearest point is repeated, as in PointNet++, so that a
-        maximum over the neighbors is not affected; also where that point is outside the ball
-        itself. Where the ball holds more, the nearest are taken: PointNet++ takes those that come
-        first in memory, and so depends on the order of the points.
+        Where the ball holds fewer, the nearest point is repeated, as in PointNet++, even if it is
+        outside the ball. Where it holds more, the nearest are taken: PointNet++ takes those that
+        come first in memory, and so depends on the order of the points.
         """
         inputs.check_positive(radius, "radius")
         near, pos = self.knn(k, queries), self.pos.detach()

@@ -149,10 +149,9 @@ class Bottleneck(nn.Module):
 class KPConv(PointModel):
     """The way down: five levels of a grid, each twice as coarse, of 128 to 2048 channels.
 
-    `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019), rigid, with its
-    numbers: 15 kernel points at 1.5 sigma, sigma the side of a cell, radius 2.5 sigma, two blocks
-    per level, of which the first is strided. The points come in with the feature 1, then x and,
-    with ``encoding``, the features of VecKM.
+    `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019), rigid, with 15 kernel
+    points at 1.5 sigma, sigma the side of a cell, and a radius of 2.5 sigma. The points come in
+    with the feature 1, then x and, with ``encoding``, the features of VecKM.
     """
 
     name = "kpconv"

@@ -27,10 +27,9 @@ def farthest_points(pos: Tensor, count: int) -> Tensor:  # (B, N, 3) -> (B, coun
     The first pick is the point farthest from the mean, so the result does not depend on the order
     of the points and nothing is drawn. No row is picked twice, even where points coincide.
 
-    Up to 8192 points this is exact, in N * count steps. Larger clouds are put in Morton order,
-    which keeps near points together, and cut into chunks of about 512. Each chunk gives its share
-    of farthest points, all chunks in one batched loop: linear in N for a fixed share of picks.
-    Picks of neighboring chunks are independent and can be close.
+    Up to 8192 points this is exact, in N * count steps. Larger clouds are cut into chunks of about
+    512 points along a Morton curve, and each chunk gives its share: linear in N for a fixed share
+    of picks, but picks of neighboring chunks can be close.
     """
     pos = pos.detach()
     clouds, n, _ = pos.shape

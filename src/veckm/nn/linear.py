@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.module import ComplexModule, as_real, check_input, check_sizes
+from veckm import inputs
+from veckm.nn.module import ComplexModule, as_real, check_input
 
 
 class ComplexLinear(ComplexModule):
@@ -39,8 +40,8 @@ class ComplexLinear(ComplexModule):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
-        check_sizes("ComplexLinear", in_features=in_features, out_features=out_features)
-        self.in_features, self.out_features = in_features, out_features
+        self.in_features = inputs.check_count(in_features, "in_features")
+        self.out_features = inputs.check_count(out_features, "out_features")
         self.weight_parts = nn.Parameter(torch.empty(out_features, in_features, 2))
         parts = nn.Parameter(torch.empty(out_features, 2)) if bias else None
         self.register_parameter("bias_parts", parts)

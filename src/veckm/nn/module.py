@@ -58,10 +58,3 @@ def check_input(layer: nn.Module, z: Tensor, channels: int, dtype: torch.dtype) 
             f"{name} has {dtype} parameters and got {z.dtype}; call layer.to({z.dtype.to_real()}) "
             f"or z.to({dtype.to_complex()}) so that they agree"
         )
-
-
-def check_sizes(layer: str, **sizes: int) -> None:
-    """Raise a ValueError unless every size is at least 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{layer} needs {name} of at least 1, got {size}")

@@ -99,12 +99,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def load_model(path: str | Path) -> PointModel:
-    """The trained network of a checkpoint, or of a folder of ``veckm train``, for evaluation.
-
-    Example:
-        model = load_model("runs/classification")
-        logits = model(pos).logits
-    """
+    """The trained network of a checkpoint, or of a folder of ``veckm train``, for evaluation."""
     from veckm.models import rebuild  # all networks: only where one is needed
 
     saved = load_checkpoint(path)

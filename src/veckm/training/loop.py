@@ -63,7 +63,7 @@ def train(
         recipe: optimizer and schedule.
         folder: for ``last.pt`` after every epoch and ``log.jsonl``.
         augment: changes every sample every time; None for none.
-        validation: another set. It is measured after the last epoch; nothing is chosen by it.
+        validation: another set, measured after the last epoch; nothing is chosen by it.
         validate_every: measure it also after every so many epochs; 0 for the last only.
         device: where the work is done.
         note: called with one line per epoch.
@@ -185,16 +185,9 @@ class _Run:
 
     def checkpoint(self, done: int) -> Checkpoint:
         """The state after ``done`` epochs."""
-        return Checkpoint(
-            done,
-            describe_model(self.model),
-            self.task,
-            asdict(self.recipe),
-            self.data,
-            self.model.state_dict(),
-            self.optimizer.state_dict(),
-            self.scaler.state_dict(),
-        )
+        about = (describe_model(self.model), self.task, asdict(self.recipe), self.data)
+        model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
+        return Checkpoint(done, *about, model, optimizer, self.scaler.state_dict())
 
     def epoch(
         self,
