@@ -58,13 +58,13 @@ class Level:
     strided: Graph | None  # from the finer level to this one
 
 
-def kernel_points(count: int = _KERNEL) -> Tensor:  # (P, 3)
+def kernel_points() -> Tensor:  # (P, 3)
     """One point in the middle and the others apart from each other on the unit sphere.
 
     As Section 3.1 of the KPConv paper places 15; here they start on a spiral and only repel.
     """
-    i = torch.arange(count - 1, dtype=torch.float64)
-    z = 1 - (2 * i + 1) / (count - 1)
+    i = torch.arange(_KERNEL - 1, dtype=torch.float64)
+    z = 1 - (2 * i + 1) / (_KERNEL - 1)
     angle = i * math.pi * (3 - math.sqrt(5))
     flat = (1 - z.square()).sqrt()
     x = torch.stack((flat * angle.cos(), flat * angle.sin(), z), dim=1)
@@ -102,20 +102,18 @@ class KernelConv(nn.Module):
     Args:
         channels: C_in.
         out: C_out.
-        kernel: P, number of kernel points.
     """
 
-    def __init__(self, channels: int, out: int, kernel: int = _KERNEL) -> None:
+    def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.kernel = kernel
-        self.linear = nn.Linear(kernel * channels, out, bias=False)  # all W_p side by side
+        self.linear = nn.Linear(_KERNEL * channels, out, bias=False)  # all W_p side by side
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:  # (N, C_in) -> (M, C_out)
         def convolve(near: Tensor, weight: Tensor) -> Tensor:
             out: Tensor = self.linear(kernel_sums(weight, gather(x, near)))
             return out
 
-        held = x.shape[1] * max(graph.near.shape[1], self.kernel)
+        held = x.shape[1] * max(graph.near.shape[1], _KERNEL)
         return _in_parts(convolve, held, graph.near, graph.weight)
 
 
@@ -216,7 +214,11 @@ class KPConvClassifier(KPConv, Classifier):
 
     def __init__(self, config: KPConvClassifierConfig) -> None:
         super().__init__(config)
-        self.head = head((2048, 1024), config.num_classes, config.dropout, _SLOPE)
+        self.head = nn.Sequential(
+            LinearBN(2048, 1024, _SLOPE),
+            nn.Dropout(config.dropout),
+            nn.Linear(1024, config.num_classes),
+        )
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
         levels, found = self.descend(clouds, x)
