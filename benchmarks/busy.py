@@ -32,7 +32,7 @@ from benchmarks import tables
 from benchmarks.harness import log, metadata, seconds
 from veckm.components import principal_components
 from veckm.data import shapes
-from veckm.models.ops import ball_query, farthest_points, interpolate, knn
+from veckm.models.clouds import Clouds
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import pca_normals
 from veckm.tasks.normals.curvature import principal_curvatures
@@ -152,7 +152,8 @@ def calls(quick: bool) -> dict[str, Callable[[], Any]]:
     batch = torch.stack([shapes.statue(1024, seed=k).pos for k in range(clouds)])
     one, two = veckm.VecKM(alpha=60, beta=10), veckm.VecKM(alpha=30, beta=6)
     encoded = one(pos)
-    few = batch[:, ::4].contiguous()
+    points, few = Clouds.of(batch), Clouds.of(batch[:, ::4])
+    features = few.pos.repeat(1, 32)
     return {
         f"VecKM, {large:,} points": lambda: one(many),
         f"VecKM, {clouds} x 1,024 points": lambda: two(batch),
@@ -171,10 +172,10 @@ def calls(quick: bool) -> dict[str, Callable[[], Any]]:
         f"pca_normals, {n:,}": lambda: pca_normals(pos, 32),
         f"jet_normals, {n:,}": lambda: jet_normals(pos, 32),
         f"principal_components, {n:,}": lambda: principal_components([encoded], 3),
-        f"farthest_points, {clouds} x 1,024": lambda: farthest_points(batch, 256),
-        f"knn, {clouds} x 1,024": lambda: knn(batch, batch, 16),
-        f"ball_query, {clouds} x 1,024": lambda: ball_query(batch, few, 0.2, 32),
-        f"interpolate, {clouds} x 1,024": lambda: interpolate(few.repeat(1, 1, 32), few, batch),
+        f"Clouds.sample, {clouds} x 1,024": lambda: points.sample(lambda n: n // 4),
+        f"Clouds.knn, {clouds} x 1,024": lambda: points.knn(16),
+        f"Clouds.ball, {clouds} x 1,024": lambda: points.ball(0.2, 32, few),
+        f"Clouds.interpolate, {clouds} x 1,024": lambda: few.interpolate(features, points),
     }
 
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 import veckm.parallel
 from veckm import encode
 from veckm.components import principal_components
-from veckm.models.ops import ball_query, farthest_points, grid_points, knn
+from veckm.models.clouds import Clouds
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import pca_normals
@@ -234,10 +234,10 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "principal curvatures": lambda x, _: principal_curvatures(x, x),
     "PCA": lambda x, _: pca_normals(x, 12),
     "components": lambda x, _: principal_components([x], 2).project(x),
-    "neighbors": lambda _, clouds: knn(clouds, clouds, 8),
-    "balls": lambda _, clouds: ball_query(clouds, clouds, 0.2, 8),
-    "farthest points": lambda _, clouds: farthest_points(clouds, 40),
-    "cells": lambda x, _: grid_points(x, 0.2),
+    "neighbors": lambda _, clouds: Clouds.of(clouds).knn(8),
+    "balls": lambda x, _: Clouds.of(x).ball(0.2, 8, Clouds.of(x)),
+    "farthest points": lambda _, clouds: Clouds.of(clouds).sample(lambda _: 40),
+    "cells": lambda x, _: Clouds.of(x).cells(0.2),
 }
 
 

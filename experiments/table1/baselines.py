@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from experiments.table1.paper import LocalEncoder
 from veckm.data.sampling import directions, make_generator, uniform
-from veckm.models import ops
+from veckm.models.clouds import Clouds
 from veckm.models.dgcnn import EdgeConv
 from veckm.models.fused import mlp_maxpool
 from veckm.models.kpconv import kernel_sums, kernel_weights
@@ -168,9 +168,9 @@ class DGCNN(LocalEncoder):
     def features(self, gathered: Tensor) -> Tensor:  # (P, C)
         """The features of all points of the graph."""
         x, found = gathered, []
+        cloud = Clouds(gathered, (len(gathered),))
         for edge in self.edges:
-            near = ops.knn(x[None], x[None], min(self.k, len(x)), validate=False)[0]
-            x = edge(x, near)
+            x = edge(x, cloud.knn(self.k, among=x))
             found.append(x)
         out: Tensor = self.last(torch.cat(found, dim=-1))
         return out

@@ -85,8 +85,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(
     before = (tmp_path / "parts" / "last.pt").read_bytes()
     err = fails(capsys, "train", "classification", data, "--out", tmp_path / "parts", *options,
                 "--model", "dgcnn")  # fmt: skip
-    assert "checkpoint of another model: it is of pointnet" in err
-    assert "the model here is dgcnn" in err
+    assert "its config differs: name is 'pointnet' there and 'dgcnn' here" in err
     assert (tmp_path / "parts" / "last.pt").read_bytes() == before
 
 

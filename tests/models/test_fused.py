@@ -166,12 +166,12 @@ def test_the_maximum_of_squared_norms_is_that_of_the_layer(
     bias: bool, held: int, generator: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused, "_HELD", held)
-    layer = ComplexLinear(4, 9, bias, dtype=torch.float64)
+    layer = ComplexLinear(4, 9, bias).double()
     h = torch.randn(3, 11, 4, generator=generator, dtype=torch.complex128, requires_grad=True)
     check(fused.squared_norm_maxpool, squared_norm_maxpool, layer, h)
 
 
 def test_the_maximum_of_squared_norms_passes_gradcheck(generator: Generator) -> None:
-    layer = ComplexLinear(3, 5, dtype=torch.complex128)
+    layer = ComplexLinear(3, 5).double()
     h = torch.randn(2, 6, 3, generator=generator, dtype=torch.complex128, requires_grad=True)
     assert torch.autograd.gradcheck(lambda h: fused.squared_norm_maxpool(layer, h), (h,))

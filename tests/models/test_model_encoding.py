@@ -10,7 +10,6 @@ from veckm.models import (
     EncodingConfig,
     create_model,
     default_encoding,
-    ops,
 )
 from veckm.models.clouds import Clouds
 from veckm.models.layers import seeded
@@ -104,9 +103,9 @@ def test_features_go_in_beside_the_encoding(generator: Generator) -> None:
 
 def test_at_some_points_it_is_what_it_is_there_at_all_points(generator: Generator) -> None:
     encoding, pos = exact(), clouds(generator)
-    picks = ops.farthest_points(pos, 20)
-    there = encoding(pos, queries=ops.gather(pos, picks))
-    torch.testing.assert_close(there, ops.gather(encoding(pos), picks))
+    picks, few = Clouds.of(pos).sample(lambda _: 20)
+    there = encoding(pos, queries=few.dense(few.pos))
+    torch.testing.assert_close(there.flatten(0, 1), encoding(pos).flatten(0, 1)[picks])
 
 
 def test_the_sizes_are_those_of_the_paper() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,8 @@ from test_models import build, call, clouds, every_model
 from torch import Generator, Tensor
 
 from veckm import inputs
-from veckm.models import Encoding, EncodingConfig, Task, create_model, ops
+from veckm.models import Encoding, EncodingConfig, Task, create_model
+from veckm.models.clouds import Clouds
 
 
 def checked(call: Callable[[], object]) -> list[int]:
@@ -82,20 +82,16 @@ def test_an_encoding_by_itself_checks_its_points(generator: Generator) -> None:
         encoding(pos)
 
 
-OPERATIONS: dict[str, Callable[..., Any]] = {
-    "knn": lambda x, **o: ops.knn(x, x[:, ::2], 3, **o),
-    "ball_query": lambda x, **o: ops.ball_query(x, x[:, ::2], 0.3, 3, **o),
-    "interpolate": lambda x, **o: ops.interpolate(x, x, x[:, ::2], 3, **o),
-    "farthest_points": lambda x, **o: ops.farthest_points(x, 5, **o),
-    "grid_points": lambda x, **o: ops.grid_points(x[0] if x.dim() == 3 else x, 0.2, **o)[0],
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_checks_values_unless_told_otherwise(name: str, generator: Generator) -> None:
-    run, pos = OPERATIONS[name], torch.rand(1, 40, 3, generator=generator)
-    assert pos.numel() in checked(lambda: run(pos))
-    assert checked(lambda: run(pos, validate=False)) == []
-    assert torch.equal(run(pos, validate=False), run(pos))
+@pytest.mark.parametrize("batch", [None, torch.zeros(20, dtype=torch.int64)])
+def test_clouds_check_values_unless_told_otherwise(
+    batch: Tensor | None, generator: Generator
+) -> None:
+    pos = torch.rand(20, 3, generator=generator)
+    assert checked(lambda: Clouds.of(pos, batch)) == [pos.numel()]
+    assert checked(lambda: Clouds.of(pos, batch, validate=False)) == []
+    clouds = Clouds.of(pos, batch)
+    assert (
+        checked(lambda: (clouds.knn(3), clouds.sample(lambda n: n // 2), clouds.cells(0.2))) == []
+    )
     with pytest.raises(ValueError, match="shape"):
-        run(pos[None], validate=False)
+        Clouds.of(pos[None, None], validate=False)

@@ -7,18 +7,14 @@ from typing import Any, get_args
 
 from torch import nn
 
+from veckm.models import dgcnn, kpconv, pct, point_transformer, pointmlp, pointnet, pointnet2
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.config import EncodingConfig, ModelConfig, PartsConfig, Task
-from veckm.models.dgcnn import DGCNNClassifier, DGCNNParts, DGCNNScenes, EdgeConv
+from veckm.models.dgcnn import EdgeConv
 from veckm.models.encoding import Encoding
 from veckm.models.fused import mlp_maxpool
-from veckm.models.kpconv import KernelConv, KPConvClassifier, KPConvScenes
+from veckm.models.kpconv import KernelConv
 from veckm.models.layers import LinearBN, mlp, seeded
-from veckm.models.pct import PCTClassifier, PCTParts
-from veckm.models.point_transformer import PointTransformerClassifier, PointTransformerScenes
-from veckm.models.pointmlp import PointMLPClassifier, PointMLPParts
-from veckm.models.pointnet import PointNetClassifier, PointNetParts, PointNetScenes
-from veckm.models.pointnet2 import PointNet2Classifier, PointNet2Parts, PointNet2Scenes
 
 __all__ = [
     "NETWORKS",
@@ -46,23 +42,23 @@ __all__ = [
 
 #: All networks; a new one is a file with a config and a class, and a line here.
 NETWORKS: tuple[type[PointModel], ...] = (
-    PointNetClassifier,
-    PointNetParts,
-    PointNetScenes,
-    PointNet2Classifier,
-    PointNet2Parts,
-    PointNet2Scenes,
-    PCTClassifier,
-    PCTParts,
-    PointTransformerClassifier,
-    PointTransformerScenes,
-    PointMLPClassifier,
-    PointMLPParts,
-    DGCNNClassifier,
-    DGCNNParts,
-    DGCNNScenes,
-    KPConvClassifier,
-    KPConvScenes,
+    pointnet.PointNetClassifier,
+    pointnet.PointNetParts,
+    pointnet.PointNetScenes,
+    pointnet2.PointNet2Classifier,
+    pointnet2.PointNet2Parts,
+    pointnet2.PointNet2Scenes,
+    pct.PCTClassifier,
+    pct.PCTParts,
+    point_transformer.PointTransformerClassifier,
+    point_transformer.PointTransformerScenes,
+    pointmlp.PointMLPClassifier,
+    pointmlp.PointMLPParts,
+    dgcnn.DGCNNClassifier,
+    dgcnn.DGCNNParts,
+    dgcnn.DGCNNScenes,
+    kpconv.KPConvClassifier,
+    kpconv.KPConvScenes,
 )
 
 
@@ -89,14 +85,10 @@ def create_model(
         num_classes: logits per cloud, or per point.
         in_channels: channels of ``x`` beside the coordinates.
         seed: of the weights and of VecKM's frequencies; the global generator is kept.
-        validate: False skips the checks of values (finite, in range) in every call, for training
-            on data that is known to be good; shapes are always checked. ``model.validate`` changes
-            it later.
+        validate: False skips the checks of values (finite, in range) in every call; shapes are
+            always checked. ``model.validate`` changes it later.
         options: further fields of the network's config, such as ``dropout``, or ``num_categories``
             for part segmentation.
-
-    Returns:
-        the network; ``model.config`` is what it was built from.
 
     Example:
         >>> model = create_model("pointnet", veckm=True, num_classes=40).eval()
@@ -115,7 +107,8 @@ def create_model(
             f"{name} for {task} has no option {', '.join(unknown)}; it has "
             f"{', '.join(sorted(known)) or 'none'}. Options of VecKM go into encoding="
         )
-    model = _build(kind, kind.config_type(num_classes, in_channels, encoding, seed, **options))
+    config = kind.config_type(num_classes, in_channels, encoding, seed, **options)
+    model = seeded(lambda: kind(config), seed)
     model.validate = validate
     return model
 
@@ -132,8 +125,8 @@ def default_encoding(name: str, task: Task = "classification", **changes: Any) -
 
 def list_models(task: Task | None = None) -> list[str]:
     """The names that :func:`create_model` accepts, all of them or those of a task."""
-    if task is not None:
-        _check_task(task)
+    if task not in (None, *get_args(Task)):
+        raise ValueError(f"no task is called {task!r}; there are {', '.join(get_args(Task))}")
     return list(dict.fromkeys(kind.name for kind in NETWORKS if task in (None, kind.task)))
 
 
@@ -146,26 +139,14 @@ def rebuild(config: dict[str, Any]) -> PointModel:
     """The network of a checkpoint's ``config``: name, task and the fields of its config."""
     values = dict(config)
     kind = _find(values.pop("name"), values.pop("task"))
-    return _build(kind, kind.config_type.from_dict(values))
-
-
-def _build(kind: type[PointModel], config: ModelConfig) -> PointModel:
-    return seeded(lambda: kind(config), config.seed)
+    built = kind.config_type.from_dict(values)
+    return seeded(lambda: kind(built), built.seed)
 
 
 def _find(name: str, task: Task) -> type[PointModel]:
     if name not in list_models():
         raise ValueError(f"no model is called {name!r}; there are {', '.join(list_models())}")
-    _check_task(task)
-    tasks = {kind.task: kind for kind in NETWORKS if kind.name == name}
-    if task not in tasks:
-        raise ValueError(
-            f"{name} has no {task}; it has {', '.join(tasks)}, and {task} is done by "
-            f"{', '.join(list_models(task))}"
-        )
-    return tasks[task]
-
-
-def _check_task(task: str) -> None:
-    if task not in get_args(Task):
-        raise ValueError(f"no task is called {task!r}; there are {', '.join(get_args(Task))}")
+    names = list_models(task)
+    if name not in names:
+        raise ValueError(f"{name} has no {task}, which is done by {', '.join(names)}")
+    return next(kind for kind in NETWORKS if (kind.name, kind.task) == (name, task))

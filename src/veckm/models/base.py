@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
@@ -20,19 +19,15 @@ _TOGETHER = 32768
 
 
 class Output(NamedTuple):
-    """What a network returns.
+    """What a network returns."""
 
-    Attributes:
-        logits: (B, classes) for classification; (B, N, classes) or (N, classes), like ``pos``, for
-            segmentation.
-        auxiliary_loss: () in training, for networks that add a term to the loss; else None.
-    """
-
+    #: (B, classes) for classification; (B, N, classes) or (N, classes), like ``pos``, else.
     logits: Tensor
+    #: () in training, for networks that add a term to the loss; else None.
     auxiliary_loss: Tensor | None = None
 
 
-class PointModel(nn.Module, ABC):
+class PointModel(nn.Module):
     """A network from clouds to logits; see :class:`Classifier` and the two segmenters.
 
     Attributes:
@@ -40,6 +35,10 @@ class PointModel(nn.Module, ABC):
         encoding: VecKM in the network; None for the plain network.
         validate: whether a call checks values (finite, in range); shapes are always checked. The
             check is one pass over the input, and on a GPU a synchronization.
+
+    Shapes:
+        - pos: (B, N, 3), or (N, 3) with batch (N,), or (N, 3) for a single cloud
+        - x: (B, N, C) or (N, C), features of the points; None where in_channels is 0
     """
 
     name: ClassVar[str]
@@ -47,6 +46,9 @@ class PointModel(nn.Module, ABC):
     config_type: ClassVar[type[ModelConfig]]
     default_encoding: ClassVar[EncodingConfig]
     encodes_x: ClassVar[bool] = False  # whether x goes into the layers of the encoding
+    #: The network on checked input: clouds, x (N, C) where C may be 0 and, for parts, the one-hot
+    #: categories (B, num_categories). Logits are (B, classes), or (N, classes) of all points.
+    network: Callable[..., Output]
     config: ModelConfig
     encoding: Encoding | None
 
@@ -70,33 +72,27 @@ class PointModel(nn.Module, ABC):
         place = clouds.pos if self.encoding is None else self.encoding.of(clouds)
         return torch.cat((place, x), dim=-1)
 
-    def _checked(
-        self, pos: Tensor, x: Tensor | None, batch: Tensor | None
-    ) -> tuple[Clouds, Tensor]:
-        clouds = Clouds.of(pos, batch, validate=self.validate)
-        return clouds, self._checked_x(pos, x).flatten(0, -2)
-
-    def _run(
-        self, network: Callable[..., Output], clouds: Clouds, x: Tensor, *category: Tensor
-    ) -> Output:
+    def _run(self, clouds: Clouds, x: Tensor, *category: Tensor) -> Output:
         if self.training or torch.is_grad_enabled() or x.device.type != "cpu":
-            return network(clouds, x, *category)
+            return self.network(clouds, x, *category)
         # Batch norms have fixed statistics in evaluation, so clouds do not affect each other.
         found = [
-            network(part, x[rows], *(c[numbers] for c in category)).logits
+            self.network(part, x[rows], *(c[numbers] for c in category)).logits
             for part, rows, numbers in clouds.parts(_TOGETHER)
         ]
         return Output(torch.cat(found))
 
-    def _checked_x(self, pos: Tensor, x: Tensor | None) -> Tensor:
+    def _checked(
+        self, pos: Tensor, x: Tensor | None, batch: Tensor | None
+    ) -> tuple[Clouds, Tensor]:
+        clouds = Clouds.of(pos, batch, validate=self.validate)
         expected = (*pos.shape[:-1], self.config.in_channels)
-        if x is None and not self.config.in_channels:
-            return pos.new_empty(expected)
-        if x is None:
+        if x is None and self.config.in_channels:
             raise ValueError(
                 f"this network was built with in_channels={self.config.in_channels} and got no x; "
                 f"pass x of shape {expected}"
             )
+        x = pos.new_empty(expected) if x is None else x
         if tuple(x.shape) != expected:
             raise ValueError(
                 f"x must have shape {expected}, got {tuple(x.shape)}; build the network with "
@@ -104,38 +100,22 @@ class PointModel(nn.Module, ABC):
             )
         if self.validate and x.numel():
             inputs.check_finite(x, "x")
-        return x.to(pos)
+        return clouds, x.to(pos).flatten(0, -2)
 
 
 class Classifier(PointModel):
-    """A network with one prediction per cloud.
-
-    Shapes:
-        - pos: (B, N, 3), or (N, 3) with batch (N,), or (N, 3) for a single cloud
-        - x: (B, N, C) or (N, C), features of the points; None where in_channels is 0
-        - logits: (B, num_classes)
-    """
+    """A network with one prediction per cloud: logits (B, num_classes)."""
 
     task = "classification"
     default_encoding = EncodingConfig()
 
-    @abstractmethod
-    def network(self, clouds: Clouds, x: Tensor) -> Output:
-        """The network on checked input: x (N, C), C may be 0; logits (B, classes)."""
-
     def forward(self, pos: Tensor, x: Tensor | None = None, batch: Tensor | None = None) -> Output:
         """Logits of every cloud."""
-        return self._run(self.network, *self._checked(pos, x, batch))
+        return self._run(*self._checked(pos, x, batch))
 
 
 class SemanticSegmenter(PointModel):
-    """A network with one prediction per point of a scene.
-
-    Shapes:
-        - pos: (B, N, 3), or (N, 3) with batch (N,), or (N, 3) for a single cloud
-        - x: (B, N, C) or (N, C), features of the points; None where in_channels is 0
-        - logits: (B, N, num_classes) or (N, num_classes)
-    """
+    """A network with one prediction per point of a scene: logits (..., num_classes)."""
 
     task = "semantic-segmentation"
     # Section 4.4 says "two complex linear layers from C^256 to C^64" and counts 0.16M parameters
@@ -144,21 +124,15 @@ class SemanticSegmenter(PointModel):
     # 5 % is still closer.
     default_encoding = EncodingConfig(beta=9.0, hidden=256, channels=64, eps=5e-2)
 
-    @abstractmethod
-    def network(self, clouds: Clouds, x: Tensor) -> Output:
-        """The network on checked input: x (N, C), C may be 0; logits (N, classes)."""
-
     def forward(self, pos: Tensor, x: Tensor | None = None, batch: Tensor | None = None) -> Output:
         """Logits of every point."""
-        return _like_points(self._run(self.network, *self._checked(pos, x, batch)), pos)
+        return _like_points(self._run(*self._checked(pos, x, batch)), pos)
 
 
 class PartSegmenter(PointModel):
     """A network with one prediction per point of an object whose category is known.
 
     Shapes:
-        - pos: (B, N, 3), or (N, 3) with batch (N,), or (N, 3) for a single cloud
-        - x: (B, N, C) or (N, C), features of the points; None where in_channels is 0
         - category: (B,) int64
         - logits: (B, N, num_classes) or (N, num_classes)
     """
@@ -166,10 +140,6 @@ class PartSegmenter(PointModel):
     task = "part-segmentation"
     default_encoding = EncodingConfig(beta=9.0)
     config: PartsConfig
-
-    @abstractmethod
-    def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
-        """The network on checked input; category (B, num_categories) is one-hot."""
 
     def forward(
         self,
@@ -181,22 +151,19 @@ class PartSegmenter(PointModel):
     ) -> Output:
         """Logits of every point."""
         clouds, x = self._checked(pos, x, batch)
-        one_hot = self._one_hot(category, len(clouds.sizes)).to(pos)
-        return _like_points(self._run(self.network, clouds, x, one_hot), pos)
-
-    def _one_hot(self, category: Tensor, count: int) -> Tensor:  # (B, num_categories)
+        count, categories = len(clouds.sizes), self.config.num_categories
         if category.dtype != torch.int64 or tuple(category.shape) != (count,):
             raise ValueError(
                 f"category must be int64 of shape ({count},), one number per cloud, got "
                 f"{category.dtype} of shape {tuple(category.shape)}"
             )
-        categories = self.config.num_categories
         if self.validate and not 0 <= int(category.min()) <= int(category.max()) < categories:
             raise ValueError(
                 f"category must be from 0 to {categories - 1}, got {int(category.min())} to "
                 f"{int(category.max())}; build the network with num_categories of that size"
             )
-        return nn.functional.one_hot(category, categories)
+        one_hot = nn.functional.one_hot(category, categories).to(pos)
+        return _like_points(self._run(clouds, x, one_hot), pos)
 
 
 def _like_points(out: Output, pos: Tensor) -> Output:

@@ -17,12 +17,20 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models import ops
+from veckm.models.sampling import farthest_points, grid_cells
+from veckm.models.search import nearest
+from veckm.parallel import one_thread
+
+#: Added to squared distances, so that a query on a point takes that point's values.
+_EPS = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Clouds:
-    """Points of one or more clouds.
+    """Points of one or more clouds; ``Clouds.of(pos)`` checks them.
+
+    Neighbors and samples are rows, numbers of points among all N, for :func:`gather`. They have no
+    gradient; gather the coordinates and subtract where one is wanted.
 
     Attributes:
         pos: (N, 3), cloud after cloud.
@@ -33,8 +41,12 @@ class Clouds:
     sizes: tuple[int, ...]
 
     @classmethod
+    @one_thread()
     def of(cls, pos: Tensor, batch: Tensor | None = None, *, validate: bool = True) -> Clouds:
-        """The clouds of ``pos`` (B, N, 3), or (N, 3) with ``batch`` (N,) ascending, or (N, 3)."""
+        """The clouds of ``pos`` (B, N, 3), or (N, 3) with ``batch`` (N,) ascending, or (N, 3).
+
+        ``validate=False`` skips the check for finite values; shapes are always checked.
+        """
         inputs.check_points(pos, "pos", values=validate)
         if pos.shape[-1] != 3 or not pos.numel():
             raise ValueError(
@@ -57,9 +69,7 @@ class Clouds:
     @cached_property
     def starts(self) -> Tensor:  # (B,) int64
         """The row where each cloud starts."""
-        return torch.tensor(
-            [0, *accumulate(self.sizes[:-1])], dtype=torch.int64, device=self.pos.device
-        )
+        return torch.tensor([0, *accumulate(self.sizes[:-1])], device=self.pos.device)
 
     @cached_property
     def batch(self) -> Tensor:  # (N,) int64
@@ -95,51 +105,75 @@ class Clouds:
             return (self.dense(x) @ matrix).flatten(0, 1)
         return torch.cat([part @ m for part, m in zip(x.split(self.sizes), matrix, strict=True)])
 
+    @one_thread()
     def sample(self, count: Callable[[int], int]) -> tuple[Tensor, Clouds]:  # (M,), clouds of M
-        """Rows of farthest points, ``count(n)`` of a cloud of n points, and the clouds of these."""
+        """Rows of farthest points, ``count(n)`` of a cloud of n points, and the clouds of these.
+
+        Each is as far as possible from those before it, the first from the mean. Clouds of more
+        than 8192 points are sampled chunk by chunk, in linear time.
+        """
         sizes = tuple(map(count, self.sizes))
         if self.uniform:
-            picks = ops.farthest_points(self.dense(self.pos), sizes[0], validate=False)
-            rows = (picks + self.starts[:, None]).flatten()
+            rows = farthest_points(self.dense(self.pos), sizes[0]) + self.starts[:, None]
         else:
-            picked = zip(self.pos.split(self.sizes), sizes, strict=True)
-            found = [ops.farthest_points(pos[None], n, validate=False)[0] for pos, n in picked]
-            rows = torch.cat([f + s for f, s in zip(found, self.starts, strict=True)])
-        return rows, Clouds(ops.gather(self.pos, rows), sizes)
+            each = zip(self.pos.split(self.sizes), sizes, self.starts, strict=True)
+            rows = torch.cat([farthest_points(x[None], n)[0] + start for x, n, start in each])
+        return rows.flatten(), Clouds(gather(self.pos, rows.flatten()), sizes)
 
+    @one_thread()
+    def cells(self, size: float) -> tuple[Tensor, Clouds]:  # (N,), clouds of M
+        """The mean of the points in every cubic cell of side ``size``: an even density.
+
+        Returns the row of the mean that each point went into, and the clouds of the means.
+        """
+        inputs.check_positive(size, "size")
+        into, cloud = grid_cells(self.pos, self.batch, size)
+        return into, Clouds(row_means(self.pos, into, len(cloud)), tuple(cloud.bincount().tolist()))
+
+    @one_thread()
     def knn(
         self, k: int, queries: Clouds | None = None, among: Tensor | None = None
     ) -> Tensor:  # (M, K)
         """Rows of the ``k`` points nearest to every query, the nearest first.
 
         A cloud with fewer points repeats its nearest one; where none has ``k``, K is the most that
-        any has. See :meth:`valid`.
+        any has. See :meth:`valid`. Which of two equally far points comes first is not defined.
 
         Args:
             k: neighbors.
             queries: clouds whose points ask; these clouds themselves if None.
             among: (N, D) features to measure distances in instead of the positions.
         """
+        inputs.check_count(k, "k")
         x = self.pos if among is None else among.to(torch.promote_types(among.dtype, torch.float32))
-        asked = (self, x) if queries is None else (queries, queries.pos)
+        queries, q = (self, x) if queries is None else (queries, queries.pos)
+        if self.uniform and queries.uniform:
+            near = nearest(self.dense(x), queries.dense(q), min(k, self.sizes[0]))
+            return (near + self.starts[:, None, None]).flatten(0, 1)
+        pairs = zip(x.split(self.sizes), q.split(queries.sizes), self.starts, strict=True)
+        found = [nearest(a[None], b[None], min(k, len(a)))[0] + start for a, b, start in pairs]
+        most = max(part.shape[1] for part in found)
+        return torch.cat([_widen(part, most) for part in found])
 
-        def search(points: Tensor, queries: Tensor) -> Tensor:
-            return ops.knn(points, queries, min(k, points.shape[1]), validate=False)
-
-        return self._rows(search, x, *asked)
-
+    @one_thread()
     def ball(self, radius: float, k: int, queries: Clouds) -> Tensor:  # (M, k)
-        """Rows of up to ``k`` points in a ball around every query, as ``ops.ball_query``."""
+        """Rows of up to ``k`` points within ``radius`` of every query, the nearest first.
 
-        def search(points: Tensor, queries: Tensor) -> Tensor:
-            return ops.ball_query(points, queries, radius, k, validate=False)
-
-        return self._rows(search, self.pos, queries, queries.pos)
+        Where the ball holds fewer, the nearest point is repeated, as in PointNet++, even if it is
+        outside the ball. Where it holds more, the nearest are taken: PointNet++ takes those that
+        come first in memory, and so depends on the order of the points.
+        """
+        inputs.check_positive(radius, "radius")
+        near, pos = self.knn(k, queries), self.pos.detach()
+        squared = pos.new_empty(near.shape)
+        for j, column in enumerate(near.unbind(1)):  # so that no (M, k, 3) is held
+            squared[:, j] = (gather(pos, column) - queries.pos.detach()).square().sum(-1)
+        return _widen(torch.where(squared <= radius**2, near, near[:, :1]), k)
 
     def group(self, x: Tensor, centers: Clouds, near: Tensor) -> Tensor:  # (M, K, 3 + C)
         """(x_j - x_i, f_j) of every neighbor j in ``near`` (M, K) of every center i."""
-        offset = ops.gather(self.pos, near) - centers.pos[:, None]
-        return torch.cat((offset, ops.gather(x, near)), dim=-1)
+        offset = gather(self.pos, near) - centers.pos[:, None]
+        return torch.cat((offset, gather(x, near)), dim=-1)
 
     def valid(self, k: int, queries: Clouds | None = None) -> Tensor | None:  # (M, K) bool
         """Which of K neighbors are no repetitions, for every query; None where all are valid."""
@@ -148,13 +182,27 @@ class Clouds:
         size = torch.tensor(self.sizes, device=self.pos.device)[(queries or self).batch]
         return torch.arange(k, device=size.device) < size[:, None]
 
-    def interpolate(self, x: Tensor, queries: Clouds) -> Tensor:  # (N, C) -> (M, C)
-        """Features of these points at the queries: :func:`veckm.models.ops.interpolate`."""
+    def interpolate(self, x: Tensor, queries: Clouds, k: int = 3) -> Tensor:  # (N, C) -> (M, C)
+        r"""Features at the queries from the ``k`` nearest points, by inverse squared distance.
 
-        def carry(x: Tensor, points: Tensor, queries: Tensor) -> Tensor:
-            return ops.interpolate(x, points, queries, validate=False).flatten(0, 1)
+        .. math:: f(q) = \frac{\sum_j w_j f_j}{\sum_j w_j}, \qquad w_j = \frac{1}{|q - x_j|^2}
 
-        return per_cloud(carry, (self, x), (self, self.pos), (queries, queries.pos))
+        Section 3.4 of `PointNet++ <https://arxiv.org/abs/1706.02413>`_. Clouds of fewer than ``k``
+        points give them all. Gradients reach features, points and queries.
+        """
+        near = self.knn(k, queries).unbind(1)
+        if len(near) == 1:
+            return gather(x, near[0])
+        # One neighbor after the other, so that no (M, k, C) is held.
+        apart = [(gather(self.pos, i) - queries.pos).square().sum(-1, keepdim=True) for i in near]
+        weight = torch.stack([1 / (squared + _EPS) for squared in apart])
+        if (valid := self.valid(len(near), queries)) is not None:
+            weight = weight * valid.t()[..., None]
+        weight = weight / weight.sum(0)
+        out = gather(x, near[0]) * weight[0]
+        for i, w in zip(near[1:], weight[1:], strict=True):
+            out = out + gather(x, i) * w
+        return out
 
     def parts(self, most: int) -> Iterator[tuple[Clouds, slice, slice]]:
         """Runs of whole clouds with at most so many points, with their rows and their numbers."""
@@ -168,23 +216,6 @@ class Clouds:
             yield Clouds(self.pos[rows], self.sizes[first:last]), rows, slice(first, last)
             first, row = last, stop
 
-    def _rows(
-        self,
-        search: Callable[[Tensor, Tensor], Tensor],
-        x: Tensor,  # (N, D)
-        queries: Clouds,
-        q: Tensor,  # (M, D)
-    ) -> Tensor:  # (M, K)
-        """What a search finds in each cloud, as rows of all clouds."""
-        if self.uniform and queries.uniform:
-            near = search(self.dense(x), queries.dense(q))  # (B, M / B, K)
-            return (near + self.starts[:, None, None]).flatten(0, 1)
-        pairs = zip(x.split(self.sizes), q.split(queries.sizes), self.starts, strict=True)
-        found = [search(a[None], b[None])[0] + start for a, b, start in pairs]
-        most = max(part.shape[1] for part in found)
-        repeats = [part[:, :1].expand(-1, most - part.shape[1]) for part in found]
-        return torch.cat([torch.cat(both, 1) for both in zip(found, repeats, strict=True)])
-
 
 def per_cloud(fn: Callable[..., Tensor], *values: tuple[Clouds, Tensor]) -> Tensor:
     """``fn`` on dense batches (B, N, ...): all clouds at once, or each as a batch of one.
@@ -195,3 +226,20 @@ def per_cloud(fn: Callable[..., Tensor], *values: tuple[Clouds, Tensor]) -> Tens
         return fn(*(clouds.dense(x) for clouds, x in values))
     split = (x.split(clouds.sizes) for clouds, x in values)
     return torch.cat([fn(*(part[None] for part in parts)) for parts in zip(*split, strict=True)])
+
+
+def gather(values: Tensor, index: Tensor) -> Tensor:  # (N, C), (...) int64 -> (..., C)
+    """The rows of ``values`` that ``index`` names."""
+    # By index_select, whose gradient is a sum; that of values[index] sorts first.
+    return values.index_select(0, index.flatten()).view(*index.shape, values.shape[1])
+
+
+def row_means(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (rows, C)
+    """The mean of the rows that go to the same place."""
+    total = x.new_zeros(rows, x.shape[1]).index_add(0, into, x)
+    return total / torch.bincount(into, minlength=rows)[:, None].to(x)
+
+
+def _widen(near: Tensor, k: int) -> Tensor:  # (M, K) -> (M, k)
+    """The first neighbor repeated after the others."""
+    return torch.cat((near, near[:, :1].expand(-1, k - near.shape[1])), dim=1)

@@ -14,36 +14,21 @@ Task = Literal["classification", "part-segmentation", "semantic-segmentation"]
 
 @dataclass(frozen=True)
 class EncodingConfig:
-    """VecKM as a part of a network; the defaults are those of Section 4.2 and Appendix B.
+    """VecKM as a part of a network; the defaults are those of Section 4.2 and Appendix B."""
 
-    Attributes:
-        alpha: level of detail; a tuple for several scales.
-        beta: inverse size of the window; a tuple for several scales.
-        dim: D, complex numbers per scale.
-        hidden: complex channels between the two complex layers.
-        channels: C, real features per point.
-        engine: how the encoding is computed; the paper's is ``"dense"`` for objects and
-            ``"random"`` for scenes.
-        p: columns of B, for ``engine="random"``.
-        eps: mean relative error of an encoding.
-        position: standard deviation of the frequencies P of e^(i x P), which is added to the
-            encoding and tells where in the cloud a point is; 0 adds nothing.
-        norm: normalization of the encoding, ``"unit"``, ``"mean"`` or None; see
-            :func:`veckm.encode`.
-        batch_norm: whiten the hidden channels by the batch; see :class:`veckm.nn.FeatureBlock`.
-    """
-
-    alpha: float | tuple[float, ...] = 30.0
-    beta: float | tuple[float, ...] = 6.0
-    dim: int = 256
-    hidden: int = 128
-    channels: int = 128
-    engine: EngineName = "auto"
-    p: int = 2048
-    eps: float = 1e-2
+    alpha: float | tuple[float, ...] = 30.0  #: level of detail; a tuple for several scales
+    beta: float | tuple[float, ...] = 6.0  #: inverse size of the window; likewise
+    dim: int = 256  #: D, complex numbers per scale
+    hidden: int = 128  #: complex channels between the two complex layers
+    channels: int = 128  #: C, real features per point
+    engine: EngineName = "auto"  #: the paper's is "dense" for objects and "random" for scenes
+    p: int = 2048  #: columns of B, for ``engine="random"``
+    eps: float = 1e-2  #: mean relative error of an encoding
+    #: Standard deviation of the frequencies P of e^(i x P), which is added to the encoding and
+    #: tells where in the cloud a point is; 0 adds nothing.
     position: float = 1.0
-    norm: Norm = "unit"
-    batch_norm: bool = False
+    norm: Norm = "unit"  #: normalization of the encoding; see :func:`veckm.encode`
+    batch_norm: bool = False  #: whiten the hidden channels; see :class:`veckm.nn.FeatureBlock`
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
@@ -53,19 +38,12 @@ class EncodingConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What every network is built from.
+    """What every network is built from."""
 
-    Attributes:
-        num_classes: logits per cloud, or per point.
-        in_channels: C, channels of ``x`` beside the coordinates.
-        encoding: VecKM in the network; None for the plain network.
-        seed: of the initial weights and of VecKM's frequencies.
-    """
-
-    num_classes: int
-    in_channels: int = 0
-    encoding: EncodingConfig | None = None
-    seed: int = 0
+    num_classes: int  #: logits per cloud, or per point
+    in_channels: int = 0  #: C, channels of ``x`` beside the coordinates
+    encoding: EncodingConfig | None = None  #: VecKM in the network; None for the plain network
+    seed: int = 0  #: of the initial weights and of VecKM's frequencies
 
     def __post_init__(self) -> None:
         inputs.check_count(self.num_classes, "num_classes")
@@ -80,14 +58,14 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class ClassifierConfig(ModelConfig):
-    """What networks for classification are built from."""
+    """Options of networks for classification."""
 
     dropout: float = 0.5  # after the layers of the head
 
 
 @dataclass(frozen=True)
 class PartsConfig(ModelConfig):
-    """What networks for part segmentation are built from."""
+    """Options of networks for part segmentation."""
 
     num_categories: int = 16  # categories of objects
 
@@ -98,6 +76,6 @@ class PartsConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class DropoutPartsConfig(PartsConfig):
-    """What networks for part segmentation with dropout are built from."""
+    """Options of networks for part segmentation with dropout."""
 
     dropout: float = 0.5  # in the head

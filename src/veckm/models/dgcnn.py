@@ -9,25 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import edge_maxpool, mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, MatrixHead, Norm, activate, head, mlp
-from veckm.models.ops import gather
 
 _SLOPE = 0.2
 
 
 @dataclass(frozen=True)
 class DGCNNConfig(ClassifierConfig):
-    """What DGCNN is built from, for objects and for scenes."""
+    """Options of DGCNN for objects and for scenes."""
 
     k: int = 20  # neighbors in each graph, the point itself included
 
 
 @dataclass(frozen=True)
 class DGCNNPartsConfig(DropoutPartsConfig):
-    """What DGCNN is built from, for parts."""
+    """Options of DGCNN for parts."""
 
     k: int = 40  # neighbors in each graph, the point itself included
 
@@ -44,10 +43,6 @@ class EdgeConv(nn.Module):
     Args:
         channels: of the input.
         sizes: of the layers.
-
-    Shapes:
-        - x: (N, C), near: (N, K) rows of x
-        - output: (N, sizes[-1])
     """
 
     def __init__(self, channels: int, sizes: Sequence[int]) -> None:
@@ -56,7 +51,7 @@ class EdgeConv(nn.Module):
         self.norm = Norm(sizes[0])
         self.layers = mlp(sizes, _SLOPE)
 
-    def forward(self, x: Tensor, near: Tensor) -> Tensor:
+    def forward(self, x: Tensor, near: Tensor) -> Tensor:  # (N, C), (N, K) rows -> (N, sizes[-1])
         if not len(self.layers):
             return edge_maxpool(self.linear.weight, self.norm, _SLOPE, x, near)
         theta, phi = self.linear.weight.chunk(2, dim=1)
@@ -67,8 +62,7 @@ class EdgeConv(nn.Module):
 def convolve(edges: nn.ModuleList, clouds: Clouds, x: Tensor, near: Tensor, k: int) -> Tensor:
     """The outputs of all edge convolutions, joined; the first graph is given, the others follow.
 
-    The graphs among features compare all pairs of points, a chunk at a time: memory is linear in
-    N, time is not.
+    Graphs among features compare all pairs of points: memory is linear in N, time is not.
     """
     outputs = []
     for i, layer in enumerate(edges):
@@ -102,7 +96,7 @@ class DGCNNClassifier(Classifier):
 
 
 class SpatialTransform(nn.Module):
-    """A 3 x 3 matrix for each cloud, from the edges of its first graph; starts at the identity."""
+    """A 3 x 3 matrix for each cloud, from its first graph; starts at the identity."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,26 +112,17 @@ class SpatialTransform(nn.Module):
 
 
 class DGCNNSegmenter(PointModel):
-    """What the two segmentation networks share: three edge convolutions, 1024 channels, a head.
-
-    The head sees the 3 x 64 channels of a point and the 1024 of its cloud. The paper runs it on
-    blocks of 4,096 points of a scene.
-    """
+    """Three edge convolutions; the head sees their 3 x 64 channels and 1024 of the cloud."""
 
     name = "dgcnn"
     config: DGCNNConfig | DGCNNPartsConfig
 
-    def __init__(self, config: DGCNNConfig | DGCNNPartsConfig) -> None:
+    def __init__(self, config: DGCNNConfig | DGCNNPartsConfig, transform: bool = False) -> None:
         super().__init__(config)
-        self.transform = self._transform()
-        wide = self.local_channels
-        self.edges = nn.ModuleList(
-            (EdgeConv(wide, (64, 64)), EdgeConv(64, (64, 64)), EdgeConv(64, (64,)))
-        )
+        self.transform = SpatialTransform() if transform else None
+        sizes = ((self.local_channels, (64, 64)), (64, (64, 64)), (64, (64,)))
+        self.edges = nn.ModuleList(EdgeConv(c, out) for c, out in sizes)
         self.fuse = LinearBN(3 * 64, 1024, _SLOPE)
-
-    def _transform(self) -> SpatialTransform | None:
-        return None
 
     def features(self, clouds: Clouds, x: Tensor) -> tuple[Tensor, Tensor]:
         """Features of every point (N, 192) and of every cloud (B, 1024)."""
@@ -157,13 +142,10 @@ class DGCNNParts(DGCNNSegmenter, PartSegmenter):
     config: DGCNNPartsConfig
 
     def __init__(self, config: DGCNNPartsConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, transform=config.encoding is None)
         self.category = LinearBN(config.num_categories, 64, _SLOPE)
         self.first = mlp((1024 + 3 * 64 + 64, 256, 256), _SLOPE, config.dropout)
         self.head = head((256, 128), config.num_classes, 0.0, _SLOPE)
-
-    def _transform(self) -> SpatialTransform | None:
-        return SpatialTransform() if self.config.encoding is None else None
 
     def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x, of_cloud = self.features(clouds, x)

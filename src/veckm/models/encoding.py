@@ -68,21 +68,15 @@ class Encoding(nn.Module):
 
     def forward(
         self,
-        pos: Tensor,  # (B, N, 3), or (N, 3)
-        x: Tensor | None = None,  # (..., F)
-        batch: Tensor | None = None,  # (N,)
+        pos: Tensor,
+        x: Tensor | None = None,
+        batch: Tensor | None = None,
         *,
         queries: Tensor | None = None,  # (B, M, 3), or (M, 3)
         query_batch: Tensor | None = None,  # (M,)
     ) -> Tensor:  # (..., C)
         """Features of every point, or of every query; the neighbors are all points."""
-        G = self.encode(pos, x, batch, queries, query_batch)
-        if torch.is_grad_enabled():
-            out: Tensor = self.block(G)
-            return out
-        rows = G.flatten(0, -2)  # few at a time: hidden channels of all would be as large
-        parts = [self.block(part) for part in rows.split(_ROWS)]
-        return torch.cat(parts).view(*G.shape[:-1], -1)
+        return self._features(self.encode(pos, x, batch, queries, query_batch))
 
     def encode(
         self,
@@ -108,22 +102,29 @@ class Encoding(nn.Module):
         A network that goes on with some of the points need not encode the others: what it would
         gather from them is the same.
         """
-        at = None if queries is None else queries.pos
-        if clouds.uniform and (queries is None or queries.uniform):
-            at = None if queries is None else queries.dense(queries.pos)
-            x = None if x is None else clouds.dense(x)
-            out: Tensor = self(clouds.dense(clouds.pos), x, queries=at)
-            return out.flatten(0, 1)
-        asked = None if queries is None else queries.batch
-        out = self(clouds.pos, x, clouds.batch, queries=at, query_batch=asked)
-        return out
+        return self._features(self._encode_rows(clouds, x, queries))
 
     def maxpool(self, clouds: Clouds, x: Tensor | None = None) -> Tensor:  # (B, C)
         """The maximum of every feature over the points, without holding those of all points."""
-        if clouds.uniform:
-            G = self.encode(clouds.dense(clouds.pos), None if x is None else clouds.dense(x))
-            G = G.flatten(0, 1)
-        else:
-            G = self.encode(clouds.pos, x, clouds.batch)
-        hidden = self.block.hidden(G)
+        hidden = self.block.hidden(self._encode_rows(clouds, x))
         return per_cloud(lambda h: squared_norm_maxpool(self.block.linear2, h), (clouds, hidden))
+
+    def _encode_rows(
+        self, clouds: Clouds, x: Tensor | None, queries: Clouds | None = None
+    ) -> Tensor:  # (N, D + F), or (M, D + F)
+        at = clouds if queries is None else queries
+        if clouds.uniform and at.uniform:
+            x = None if x is None else clouds.dense(x)
+            asked = None if queries is None else at.dense(at.pos)
+            return self.encode(clouds.dense(clouds.pos), x, queries=asked).flatten(0, 1)
+        if queries is None:
+            return self.encode(clouds.pos, x, clouds.batch)
+        return self.encode(clouds.pos, x, clouds.batch, at.pos, at.batch)
+
+    def _features(self, G: Tensor) -> Tensor:  # (..., D + F) -> (..., C)
+        if torch.is_grad_enabled():
+            out: Tensor = self.block(G)
+            return out
+        rows = G.flatten(0, -2)  # few at a time: hidden channels of all would be as large
+        parts = [self.block(part) for part in rows.split(_ROWS)]
+        return torch.cat(parts).view(*G.shape[:-1], -1)

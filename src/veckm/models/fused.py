@@ -29,9 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.layers import LinearBN, Norm, activate
-from veckm.models.ops import gather
 from veckm.nn import ComplexLinear
 
 #: Numbers of x that are held at a time.
@@ -40,33 +39,23 @@ _HELD = 1 << 20
 _SMALL = 128
 
 
-# --- layers on features of points and of their clouds --------------------------------------------
-
-
 def mlp_with_global(
     layers: nn.Sequential,  # the first of them LinearBN
     x: Tensor,  # (N, C)
     clouds: Clouds,
     of_cloud: Tensor,  # (B, C')
 ) -> Tensor:  # (N, C_out)
-    r"""The layers on each point's features joined with those of its cloud.
+    """The layers on each point's features joined with those of its cloud.
 
-    .. math:: W (x_i, c) = W_x x_i + W_c c
-
-    What the cloud adds is computed once per cloud, and nothing is copied to the points.
+    W (x_i, c) = W_x x_i + W_c c, of which the second is computed once per cloud.
     """
-    first, *rest = layers
+    first = layers[0]
     assert isinstance(first, LinearBN)
     weight, shift = (first.linear.weight, None) if first.training else first.folded()
     own, common = weight.split((x.shape[-1], of_cloud.shape[-1]), dim=1)
     y = clouds.add(x @ own.t(), nn.functional.linear(of_cloud, common, shift))
-    y = activate(first.norm(y) if first.training else y, first.slope)
-    for layer in rest:
-        y = layer(y)
-    return y
-
-
-# --- edge convolution ----------------------------------------------------------------------------
+    out: Tensor = layers[1:](activate(first.norm(y) if first.training else y, first.slope))
+    return out
 
 
 def edge_maxpool(
@@ -108,9 +97,6 @@ def edge_maxpool(
     return activate((best + c - u_mean - c_mean) * scale + norm.bias, slope)
 
 
-# --- the maximum over points ---------------------------------------------------------------------
-
-
 def mlp_maxpool(
     layers: nn.Sequential | LinearBN,  # the last of them LinearBN
     x: Tensor,  # (B, N, K), or (N, K) with clouds
@@ -120,10 +106,9 @@ def mlp_maxpool(
     if clouds is not None and not clouds.uniform:
         return clouds.max(layers(x))
     x = x if clouds is None else clouds.dense(x)
-    *before, last = [layers] if isinstance(layers, LinearBN) else layers
+    layers = layers if isinstance(layers, nn.Sequential) else nn.Sequential(layers)
+    x, last = layers[:-1](x), layers[-1]
     assert isinstance(last, LinearBN)
-    for layer in before:
-        x = layer(x)
     plain = not (last.training and torch.is_grad_enabled())
     plain = plain or torch.is_autocast_enabled(x.device.type)
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
@@ -141,12 +126,10 @@ def _track(norm: nn.BatchNorm1d, mean: Tensor, var: Tensor, rows: int) -> None:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
+    assert norm.momentum is not None
     norm.num_batches_tracked += 1
-    rate = norm.momentum
-    if rate is None:
-        rate = 1.0 / float(norm.num_batches_tracked)
-    norm.running_mean.lerp_(mean, rate)
-    norm.running_var.lerp_(var * (rows / (rows - 1)), rate)
+    norm.running_mean.lerp_(mean, norm.momentum)
+    norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
 
 
 class _NormMax(torch.autograd.Function):
@@ -201,16 +184,11 @@ def _add_at_maxima(
     clouds, n, k = h.shape
     flat, W_conj = h.flatten(0, 1), W.conj()
     rows = at + torch.arange(clouds, device=at.device)[:, None] * n
-    few = _few(W.numel())
+    few = max(1, _HELD // W.numel())
     for some, there in zip(g.split(few), rows.split(few), strict=True):
         dh.index_add_(0, there.flatten(), (some[..., None] * W_conj).flatten(0, 1))
         best = flat.index_select(0, there.flatten()).view(*some.shape, k)
         dW += (some[..., None] * best.conj()).sum(0)  # einsum would copy channel by channel
-
-
-def _few(size: int) -> int:
-    """Clouds whose arrays of this size are held at a time."""
-    return max(1, _HELD // size)
 
 
 def _argmax(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K) -> (B, C) twice
@@ -218,7 +196,7 @@ def _argmax(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K)
     clouds, n, _ = h.shape
     best = h.new_empty(clouds, len(W))
     at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
-    few = _few(n * len(W))
+    few = max(1, _HELD // (n * len(W)))
     for start in range(0, clouds, few):
         part = slice(start, start + few)
         if n > _SMALL:  # channels before points, so that a maximum runs along memory
@@ -257,7 +235,7 @@ class _SquaredNormMax(torch.autograd.Function):
         z = h.new_empty(clouds, len(W))
         R, S = W.real.contiguous(), W.imag.contiguous()
         total, difference = R + S, S - R
-        few = _few(n * len(W))
+        few = max(1, _HELD // (n * len(W)))
         for start in range(0, clouds, few):
             part = slice(start, start + few)
             x, y = h[part].real.mT, h[part].imag.mT  # (b, K, N): channels before points

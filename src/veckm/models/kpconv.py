@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather, row_means
 from veckm.models.config import ModelConfig
-from veckm.models.layers import LinearBN, Norm, activate
+from veckm.models.layers import LinearBN, Norm, activate, head
 
 _SLOPE = 0.1
 _KERNEL = 15  # kernel points
-_LEVELS = 5
+_WIDTHS = (128, 256, 512, 1024, 2048)  # channels of the levels
 #: Numbers (row, neighbor or kernel point, channel) held at a time without gradients.
 _HELD = 1 << 25
 
 
 @dataclass(frozen=True)
 class KPConvConfig(ModelConfig):
-    """What KPConv is built from, for scenes."""
+    """Options of KPConv for scenes."""
 
     size: float = 0.04  # side of the cells of the first level, in the units of ``pos``
     neighbors: int = 32  # of one convolution, at the most
@@ -32,12 +32,10 @@ class KPConvConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class KPConvClassifierConfig(KPConvConfig):
-    """What KPConv is built from, for objects.
+    """Options of KPConv for objects."""
 
-    The paper's cells of 0.02 are for the 6,800 points that they leave of a shape in the unit ball;
-    the default of 0.05 keeps the same number of points to a cell for shapes of 1,024 points.
-    """
-
+    # The paper's cells of 0.02 are for the 6,800 points that they leave of a shape in the unit
+    # ball; this keeps the same number of points to a cell for shapes of 1,024 points.
     size: float = 0.05
     dropout: float = 0.5  # before the last layer
 
@@ -60,14 +58,13 @@ class Level:
     strided: Graph | None  # from the finer level to this one
 
 
-def kernel_points(count: int = _KERNEL) -> Tensor:  # (P, 3)
+def kernel_points() -> Tensor:  # (P, 3)
     """One point in the middle and the others apart from each other on the unit sphere.
 
-    Section 3.1 of the KPConv paper places them by repulsion and attraction; for 15 the result is
-    a shell around the middle. Here they start on a spiral and only repel.
+    As Section 3.1 of the KPConv paper places 15; here they start on a spiral and only repel.
     """
-    i = torch.arange(count - 1, dtype=torch.float64)
-    z = 1 - (2 * i + 1) / (count - 1)
+    i = torch.arange(_KERNEL - 1, dtype=torch.float64)
+    z = 1 - (2 * i + 1) / (_KERNEL - 1)
     angle = i * math.pi * (3 - math.sqrt(5))
     flat = (1 - z.square()).sqrt()
     x = torch.stack((flat * angle.cos(), flat * angle.sin(), z), dim=1)
@@ -79,12 +76,11 @@ def kernel_points(count: int = _KERNEL) -> Tensor:  # (P, 3)
     return torch.cat((x.new_zeros(1, 3), x)).float()
 
 
-def kernel_weights(
-    offset: Tensor,  # (M, K, 3), x_j - x_i
-    kernel: Tensor,  # (P, 3)
-    sigma: float,
-) -> Tensor:  # (M, K, P)
-    r"""The influence of kernel points on neighbors, :math:`\max(0, 1 - |z_j - c_p| / \sigma)`."""
+def kernel_weights(offset: Tensor, kernel: Tensor, sigma: float) -> Tensor:
+    r"""The influence of kernel points (P, 3) on neighbors (M, K, 3): (M, K, P).
+
+    .. math:: \max(0, 1 - |z_j - c_p| / \sigma), \qquad z_j = x_j - x_i
+    """
     apart = (offset[:, :, None] - kernel).square().sum(-1).sqrt()
     return (1 - apart / sigma).clamp_min(0)
 
@@ -106,34 +102,29 @@ class KernelConv(nn.Module):
     Args:
         channels: C_in.
         out: C_out.
-        kernel: P, number of kernel points.
-
-    Shapes:
-        - x: (N, C_in)
-        - output: (M, C_out)
     """
 
-    def __init__(self, channels: int, out: int, kernel: int = _KERNEL) -> None:
+    def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.kernel = kernel
-        self.linear = nn.Linear(kernel * channels, out, bias=False)  # all W_p side by side
+        self.linear = nn.Linear(_KERNEL * channels, out, bias=False)  # all W_p side by side
 
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        held = x.shape[1] * max(graph.near.shape[1], self.kernel)
-        rows = len(graph.near) if torch.is_grad_enabled() else max(1, _HELD // held)
-        cut = zip(graph.near.split(rows), graph.weight.split(rows), strict=True)
-        return torch.cat(
-            [self.linear(kernel_sums(weight, ops.gather(x, near))) for near, weight in cut]
-        )
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:  # (N, C_in) -> (M, C_out)
+        def convolve(near: Tensor, weight: Tensor) -> Tensor:
+            out: Tensor = self.linear(kernel_sums(weight, gather(x, near)))
+            return out
+
+        held = x.shape[1] * max(graph.near.shape[1], _KERNEL)
+        return _in_parts(convolve, held, graph.near, graph.weight)
+
+
+def _in_parts(fn: Callable[..., Tensor], held: int, *rows: Tensor) -> Tensor:
+    """``fn`` of the rows, a few at a time without gradients; each takes ``held`` numbers."""
+    few = len(rows[0]) if torch.is_grad_enabled() else max(1, _HELD // held)
+    return torch.cat([fn(*part) for part in zip(*(x.split(few) for x in rows), strict=True)])
 
 
 class Bottleneck(nn.Module):
-    """A quarter of the channels, the convolution, all channels again, around a shortcut.
-
-    Shapes:
-        - x: (N, C_in)
-        - output: (M, C_out)
-    """
+    """A quarter of the channels, the convolution, all channels again, around a shortcut."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -144,26 +135,21 @@ class Bottleneck(nn.Module):
         self.shortcut = LinearBN(channels, out, slope=1) if channels != out else None
 
     def forward(self, x: Tensor, graph: Graph, strided: bool = False) -> Tensor:
-        """On the same points, or from a finer level to a coarser one."""
+        """From (N, C_in) to (N, C_out), or to (M, C_out) of a coarser level."""
         y = activate(self.norm(self.conv(self.before(x), graph)), _SLOPE)
         if strided:
-            x = _neighbor_max(x, graph.near)
+            held = x.shape[1] * graph.near.shape[1]
+            x = _in_parts(lambda near: gather(x, near).amax(1), held, graph.near)
         own = x if self.shortcut is None else self.shortcut(x)
         return activate(self.after(y) + own, _SLOPE)
-
-
-def _neighbor_max(x: Tensor, near: Tensor) -> Tensor:  # (N, C), (M, K) -> (M, C)
-    rows = len(near) if torch.is_grad_enabled() else max(1, _HELD // (x.shape[1] * near.shape[1]))
-    return torch.cat([ops.gather(x, part).amax(1) for part in near.split(rows)])
 
 
 class KPConv(PointModel):
     """The way down: five levels of a grid, each twice as coarse, of 128 to 2048 channels.
 
-    `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019), rigid, with its
-    numbers: 15 kernel points at 1.5 sigma, sigma the side of a cell, radius 2.5 sigma, two blocks
-    per level, of which the first is strided. The points come in with the feature 1, then x and,
-    with ``encoding``, the features of VecKM.
+    `KPConv <https://arxiv.org/abs/1904.08889>`_ (Thomas et al., ICCV 2019), rigid, with 15 kernel
+    points at 1.5 sigma, sigma the side of a cell, and a radius of 2.5 sigma. The points come in
+    with the feature 1, then x and, with ``encoding``, the features of VecKM.
     """
 
     name = "kpconv"
@@ -172,14 +158,12 @@ class KPConv(PointModel):
 
     def __init__(self, config: KPConvConfig) -> None:
         super().__init__(config)
-        wide = 1 + config.in_channels
-        wide += 0 if config.encoding is None else config.encoding.channels
+        wide = self.local_channels - (3 if config.encoding is None else 0)
         self.register_buffer("kernel", kernel_points(), persistent=False)
-        self.first = KernelConv(wide, 64)
+        self.first = KernelConv(1 + wide, 64)
         self.norm = Norm(64)
-        widths = [128 * 2**i for i in range(_LEVELS)]
-        self.strided = nn.ModuleList(Bottleneck(c, c) for c in widths[:-1])
-        self.blocks = nn.ModuleList(Bottleneck(c, out) for c, out in pairwise([64, *widths]))
+        self.strided = nn.ModuleList(Bottleneck(c, c) for c in _WIDTHS[:-1])
+        self.blocks = nn.ModuleList(Bottleneck(c, out) for c, out in pairwise((64, *_WIDTHS)))
 
     def descend(self, clouds: Clouds, x: Tensor) -> tuple[list[Level], list[Tensor]]:
         """The five levels and the features (N, C) of their points, the finest first."""
@@ -188,7 +172,7 @@ class KPConv(PointModel):
             carried.append(self.encoding.of(clouds))
         levels = self._levels(clouds)
         first = levels[0]
-        x = _mean(torch.cat(carried, dim=-1), first.of_finer, len(first.clouds.pos))
+        x = row_means(torch.cat(carried, dim=-1), first.of_finer, len(first.clouds.pos))
         x = activate(self.norm(self.first(x, first.within)), _SLOPE)
         found = [self.blocks[0](x, first.within)]
         for strided, block, level in zip(self.strided, self.blocks[1:], levels[1:], strict=True):
@@ -199,10 +183,9 @@ class KPConv(PointModel):
     def _levels(self, clouds: Clouds) -> list[Level]:
         """Grids, neighbors and kernel weights: nothing of it is learned."""
         levels: list[Level] = []
-        for i in range(_LEVELS):
+        for i in range(len(_WIDTHS)):
             size = self.config.size * 2**i
-            at, batch, of_finer = ops.grid_points(clouds.pos, size, clouds.batch, validate=False)
-            coarse = Clouds(at, tuple(torch.bincount(batch).tolist()))
+            of_finer, coarse = clouds.cells(size)
             within = self._graph(coarse, coarse, size)
             strided = self._graph(clouds, coarse, size / 2) if i else None
             levels.append(Level(coarse, of_finer, within, strided))
@@ -221,12 +204,6 @@ class KPConv(PointModel):
             # A ball with too few points repeats its nearest one, which must count once.
             weight[i : i + rows, 1:] *= (part[:, 1:] != part[:, :1])[..., None]
         return Graph(near, weight)
-
-
-def _mean(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (rows, C)
-    """The mean of the rows that go to the same place."""
-    total = x.new_zeros(rows, x.shape[1]).index_add(0, into, x)
-    return total / torch.bincount(into, minlength=rows)[:, None].to(x)
 
 
 class KPConvClassifier(KPConv, Classifier):
@@ -256,11 +233,10 @@ class KPConvScenes(KPConv, SemanticSegmenter):
 
     def __init__(self, config: KPConvConfig) -> None:
         super().__init__(config)
-        widths = [128 * 2**i for i in range(_LEVELS)]
         self.ups = nn.ModuleList(
-            LinearBN(coarse + fine, fine, _SLOPE) for fine, coarse in pairwise(widths)
+            LinearBN(coarse + fine, fine, _SLOPE) for fine, coarse in pairwise(_WIDTHS)
         )
-        self.head = nn.Sequential(LinearBN(128, 128, _SLOPE), nn.Linear(128, config.num_classes))
+        self.head = head((128, 128), config.num_classes, 0.0, _SLOPE)
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
         """The features of a cell are those of all points in it."""

@@ -26,11 +26,10 @@ class Norm(nn.BatchNorm1d):
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:  # (C,), (C,)
         """Scale and shift of each channel, as they are in evaluation."""
-        mean, var = self.running_mean, self.running_var
-        assert mean is not None
-        assert var is not None
-        scale = self.weight * (var + self.eps).rsqrt()
-        return scale, self.bias - mean * scale
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        return scale, self.bias - self.running_mean * scale
 
 
 class LinearBN(nn.Module):
@@ -41,10 +40,6 @@ class LinearBN(nn.Module):
         out_channels: C_out.
         slope: of the activation below zero: 0 is a ReLU, 1 is no activation.
         bias: of the linear layer. The norm subtracts it again; some papers count it.
-
-    Shapes:
-        - input: (..., C_in)
-        - output: (..., C_out)
     """
 
     def __init__(
@@ -55,8 +50,7 @@ class LinearBN(nn.Module):
         self.norm = Norm(out_channels)
         self.slope = slope
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The layer; in evaluation as one product, see :meth:`folded`."""
+    def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
         if self.training:
             return activate(self.norm(self.linear(x)), self.slope)
         return activate(nn.functional.linear(x, *self.folded()), self.slope)

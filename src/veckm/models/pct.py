@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter
-from veckm.models.clouds import Clouds, per_cloud
+from veckm.models.clouds import Clouds, gather, per_cloud
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_maxpool, mlp_with_global
 from veckm.models.layers import LinearBN, head, mlp
@@ -20,7 +19,7 @@ _K = 32  # neighbors of a group
 
 @dataclass(frozen=True)
 class PCTClassifierConfig(ClassifierConfig):
-    """What PCT is built from, for objects."""
+    """Options of PCT for objects."""
 
     points: int = 256  # per cloud that the transformer sees
 
@@ -34,10 +33,6 @@ class OffsetAttention(nn.Module):
     Section 3.3 of the PCT paper: the softmax over the keys, then a division by the sum over the
     queries. Queries and keys share one matrix of C / 4 columns; without that the network would
     have more than the 2.88M parameters that the paper counts.
-
-    Shapes:
-        - input: (N, C)
-        - output: (N, C)
     """
 
     def __init__(self, channels: int) -> None:
@@ -46,10 +41,19 @@ class OffsetAttention(nn.Module):
         self.value = nn.Linear(channels, channels)
         self.transform = LinearBN(channels, channels, bias=True)  # as the paper counts
 
-    def forward(self, x: Tensor, clouds: Clouds) -> Tensor:
+    def forward(self, x: Tensor, clouds: Clouds) -> Tensor:  # (N, C) -> (N, C)
         seen = per_cloud(_attend, (clouds, self.key(x)), (clouds, self.value(x)))
         out: Tensor = x + self.transform(x - seen)
         return out
+
+
+def attend_in_turn(layers: nn.ModuleList, x: Tensor, clouds: Clouds) -> list[Tensor]:
+    """The outputs of attentions one after the other."""
+    outputs = []
+    for layer in layers:
+        x = layer(x, clouds)
+        outputs.append(x)
+    return outputs
 
 
 def _attend(key: Tensor, value: Tensor) -> Tensor:  # (B, N, C / 4), (B, N, C) -> (B N, C)
@@ -63,9 +67,7 @@ class Grouping(nn.Module):
 
     .. math:: f_i' = \max_{j \in N_{32}(i)} \mathrm{MLP}(f_j - f_i, f_i)
 
-    Shapes:
-        - x: (N, C)
-        - output: (M, 2 C), at ``count`` points per cloud
+    From (N, C) to (M, 2 C), at ``count`` points per cloud.
     """
 
     def __init__(self, channels: int) -> None:
@@ -75,8 +77,8 @@ class Grouping(nn.Module):
     def forward(self, clouds: Clouds, x: Tensor, count: int) -> tuple[Clouds, Tensor]:
         picks, centers = clouds.sample(lambda n: min(count, n))
         near = clouds.knn(_K, centers)
-        own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
-        groups = torch.cat((ops.gather(x, near) - own, own), dim=-1)
+        own = gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
+        groups = torch.cat((gather(x, near) - own, own), dim=-1)
         return centers, mlp_maxpool(self.layers, groups)
 
 
@@ -109,7 +111,6 @@ class PCTClassifier(Classifier):
 
     def __init__(self, config: PCTClassifierConfig) -> None:
         super().__init__(config)
-        self.embedding: NeighborEmbedding | None = None
         wide = self.local_channels
         if config.encoding is None:
             self.embedding = NeighborEmbedding(config.in_channels, config.points)
@@ -122,22 +123,15 @@ class PCTClassifier(Classifier):
         self.head = head((512, 256), config.num_classes, config.dropout)
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
-        clouds, embedded = self._embed(clouds, x)
-        x = self.before(embedded)
-        outputs = [embedded]
-        for layer in self.attention:
-            x = layer(x, clouds)
-            outputs.append(x)
-        of_cloud = mlp_maxpool(self.fuse, torch.cat(outputs, dim=-1), clouds)
+        if self.encoding is None:
+            clouds, x = self.embedding(clouds, x)
+        else:
+            picks, centers = clouds.sample(lambda n: min(self.config.points, n))
+            local = self.encoding.of(clouds, queries=centers)
+            clouds, x = centers, torch.cat((local, gather(x, picks)), dim=-1)
+        outputs = attend_in_turn(self.attention, self.before(x), clouds)
+        of_cloud = mlp_maxpool(self.fuse, torch.cat((x, *outputs), dim=-1), clouds)
         return Output(self.head(self.widen(of_cloud)))
-
-    def _embed(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
-        if self.embedding is not None:
-            return self.embedding(clouds, x)  # type: ignore[no-any-return]
-        assert self.encoding is not None
-        picks, centers = clouds.sample(lambda n: min(self.config.points, n))
-        local = self.encoding.of(clouds, queries=centers)
-        return centers, torch.cat((local, ops.gather(x, picks)), dim=-1)
 
 
 class PCTParts(PartSegmenter):
@@ -166,10 +160,6 @@ class PCTParts(PartSegmenter):
 
     def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
         x = self.embedding(self.local(clouds, x))
-        outputs = []
-        for layer in self.attention:
-            x = layer(x, clouds)
-            outputs.append(x)
-        x = self.fuse(torch.cat(outputs, dim=-1))
+        x = self.fuse(torch.cat(attend_in_turn(self.attention, x, clouds), dim=-1))
         of_cloud = torch.cat((clouds.max(x), clouds.mean(x), self.category(category)), dim=-1)
         return Output(self.head(mlp_with_global(self.first, x, clouds, of_cloud)))

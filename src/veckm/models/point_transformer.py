@@ -8,9 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, ModelConfig
 from veckm.models.layers import LinearBN, Norm, apply_valid, head
 
@@ -22,11 +21,10 @@ _GROUPS = 8  # channels that share an attention weight: C / 8 weights
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The points of a level, their features (N, C) and their neighbors (N, K)."""
+    """The points of a level and their neighbors, found once for all its blocks."""
 
     clouds: Clouds
-    x: Tensor
-    near: Tensor
+    near: Tensor  # (N, K)
     valid: Tensor | None  # (N, K) bool: neighbors that are no repetitions; None for all
 
 
@@ -38,10 +36,6 @@ class VectorAttention(nn.Module):
               \delta_{ij} = \theta(p_i - p_j)
 
     Equation 3 and 4 of the Point Transformer paper.
-
-    Shapes:
-        - pos: (N, 3), x: (N, C), near: (N, K)
-        - output: (N, C)
     """
 
     def __init__(self, channels: int) -> None:
@@ -49,28 +43,25 @@ class VectorAttention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(channels, channels) for _ in range(3))
         self.place = nn.Sequential(nn.Linear(3, 3), Norm(3), nn.ReLU(True), nn.Linear(3, channels))
         weights = channels // _GROUPS
+        layers = (nn.Linear(channels, weights), Norm(weights), nn.ReLU(True))
         self.weigh = nn.Sequential(
-            Norm(channels),
-            nn.ReLU(True),
-            nn.Linear(channels, weights),
-            Norm(weights),
-            nn.ReLU(True),
-            nn.Linear(weights, weights),
+            Norm(channels), nn.ReLU(True), *layers, nn.Linear(weights, weights)
         )
 
-    def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
-        place = apply_valid(self.place, ops.gather(pos, near) - pos[:, None], valid)  # (N, K, C)
-        apart = ops.gather(self.key(x), near) - self.query(x)[:, None] + place
+    def forward(self, level: Level, x: Tensor) -> Tensor:  # (N, C) -> (N, C)
+        pos, near, valid = level.clouds.pos, level.near, level.valid
+        place = apply_valid(self.place, gather(pos, near) - pos[:, None], valid)  # (N, K, C)
+        apart = gather(self.key(x), near) - self.query(x)[:, None] + place
         weight = apply_valid(self.weigh, apart, valid, -torch.inf).softmax(1)  # (N, K, C / 8)
         del apart  # as large as the two that follow: a scene has to fit
-        value: Tensor = ops.gather(self.value(x), near) + place
+        value: Tensor = gather(self.value(x), near) + place
         # Channel c has weight c mod C / 8.
         grouped = value.view(*value.shape[:2], _GROUPS, -1)
         return (grouped * weight[:, :, None]).sum(1).flatten(1)
 
 
 class Block(nn.Module):
-    """Linear, attention, linear, around a shortcut: (N, C) to (N, C)."""
+    """Linear, attention, linear, around a shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -79,8 +70,8 @@ class Block(nn.Module):
         self.norm = Norm(channels)
         self.after = LinearBN(channels, channels, slope=1)
 
-    def forward(self, pos: Tensor, x: Tensor, near: Tensor, valid: Tensor | None) -> Tensor:
-        y = self.norm(self.attention(pos, self.before(x), near, valid)).relu_()
+    def forward(self, level: Level, x: Tensor) -> Tensor:  # (N, C) -> (N, C)
+        y = self.norm(self.attention(level, self.before(x))).relu_()
         out: Tensor = self.after(y)
         return (out + x).relu_()
 
@@ -132,20 +123,19 @@ class PointTransformer(PointModel):
         )
         self.downs = nn.ModuleList(Down(c, out) for c, out in pairwise(_WIDTHS))
 
-    def levels(self, clouds: Clouds, x: Tensor) -> list[Level]:
-        """All levels, the finest first."""
+    def levels(self, clouds: Clouds, x: Tensor) -> list[tuple[Level, Tensor]]:
+        """All levels with their features (N, C), the finest first."""
         local = [] if self.encoding is None else [self.encoding.of(clouds)]
         x = self.embed(torch.cat((clouds.pos, x, *local), dim=-1))
-        found: list[Level] = []
+        found = []
         for i, blocks in enumerate(self.blocks):
             if i:
                 clouds, x = self.downs[i - 1](clouds, x)
-            # One search for all blocks of a level, on the way down and up.
             near = clouds.knn(_NEIGHBORS[i])
-            valid = clouds.valid(near.shape[1])
+            level = Level(clouds, near, clouds.valid(near.shape[1]))
             for block in blocks:  # type: ignore[attr-defined]
-                x = block(clouds.pos, x, near, valid)
-            found.append(Level(clouds, x, near, valid))
+                x = block(level, x)
+            found.append((level, x))
         return found
 
 
@@ -160,8 +150,8 @@ class PointTransformerClassifier(PointTransformer, Classifier):
         self.head = head((512, 256, 128), config.num_classes, config.dropout)
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
-        coarsest = self.levels(clouds, x)[-1]
-        return Output(self.head(coarsest.clouds.mean(coarsest.x)))
+        coarsest, x = self.levels(clouds, x)[-1]
+        return Output(self.head(coarsest.clouds.mean(x)))
 
 
 class PointTransformerScenes(PointTransformer, SemanticSegmenter):
@@ -182,13 +172,10 @@ class PointTransformerScenes(PointTransformer, SemanticSegmenter):
     def network(self, clouds: Clouds, x: Tensor) -> Output:
         """The coarsest level sees its mean; every finer one the level below it."""
         levels = self.levels(clouds, x)
-        level = levels.pop()
-        at, x = level.clouds, level.x
-        x = self.top(torch.cat((x, at.repeat(self.mean(at.mean(x)))), dim=-1))
-        x = self.back[-1](at.pos, x, level.near, level.valid)
+        level, x = levels.pop()
+        mean = self.mean(level.clouds.mean(x))
+        x = self.back[-1](level, self.top(torch.cat((x, level.clouds.repeat(mean)), dim=-1)))
         for up, block in zip(reversed(self.ups), reversed(self.back[:-1]), strict=True):
-            level = levels.pop()
-            x = up(level.clouds, level.x, at, x)
-            x = block(level.clouds.pos, x, level.near, level.valid)
-            at = level.clouds
+            coarse, (level, own) = level.clouds, levels.pop()
+            x = block(level, up(level.clouds, own, coarse, x))
         return Output(self.head(x))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
-from veckm.models.base import Classifier, Output, PartSegmenter
-from veckm.models.clouds import Clouds, per_cloud
+from veckm.models.base import Classifier, Output, PartSegmenter, PointModel
+from veckm.models.clouds import Clouds, gather, per_cloud
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
 from veckm.models.fused import mlp_with_global
 from veckm.models.layers import LinearBN, apply_valid, head, mlp
@@ -19,14 +18,14 @@ _EPS = 1e-5
 
 @dataclass(frozen=True)
 class PointMLPClassifierConfig(ClassifierConfig):
-    """What PointMLP is built from, for objects."""
+    """Options of PointMLP for objects."""
 
     k: int = 24  # neighbors
 
 
 @dataclass(frozen=True)
 class PointMLPPartsConfig(DropoutPartsConfig):
-    """What PointMLP is built from, for parts."""
+    """Options of PointMLP for parts."""
 
     k: int = 32  # neighbors
 
@@ -52,17 +51,8 @@ class Stage(nn.Module):
               \alpha \odot \frac{f_j - f_i}{\sigma + \epsilon} + \beta,\; f_i\big)\Big)
 
     Sigma is the standard deviation of all differences in a cloud, alpha and beta are learned: the
-    geometric affine module of Section 3.2 of the PointMLP paper.
-
-    Args:
-        channels: C; the stage gives 2 C.
-        k: K, neighbors.
-        reduce: how many times fewer points.
-        place: join the coordinates with the features of a group.
-
-    Shapes:
-        - x: (N, C)
-        - output: (N / reduce, 2 C)
+    geometric affine module of Section 3.2 of the PointMLP paper. With ``place`` the coordinates
+    are joined with the features of a group.
     """
 
     def __init__(self, channels: int, k: int, reduce: int, place: bool) -> None:
@@ -76,14 +66,15 @@ class Stage(nn.Module):
         self.post = nn.Sequential(*[Residual(2 * channels) for _ in range(2)])
 
     def forward(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
+        """From (N, C) to (N / reduce, 2 C)."""
         picks, centers = clouds.sample(lambda n: max(1, n // self.reduce))
         near = clouds.knn(self.k, centers)  # (M, K)
         valid = clouds.valid(near.shape[1], centers)
         both = torch.cat((x, clouds.pos), dim=-1) if self.place else x
-        offset = ops.gather(both, near) - ops.gather(both, picks)[:, None]
+        offset = gather(both, near) - gather(both, picks)[:, None]
         # Where the points of a cloud coincide, sigma is 0.
         offset = self.alpha * (offset / (_deviation(offset, valid, centers) + _EPS)) + self.beta
-        own = ops.gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
+        own = gather(x, picks)[:, None].expand(-1, near.shape[1], -1)
         layers = nn.Sequential(self.transfer, *self.pre)
         y = apply_valid(layers, torch.cat((offset, own), dim=-1), valid, -torch.inf)
         return centers, self.post(y.amax(1))
@@ -99,8 +90,8 @@ def _deviation(offset: Tensor, valid: Tensor | None, centers: Clouds) -> Tensor:
     return centers.repeat(sigma[:, None])[:, None]
 
 
-class PointMLPClassifier(Classifier):
-    """Four stages, each with half of the points, 24 neighbors; then the maximum.
+class PointMLP(PointModel):
+    """The way down: four stages, of 64 to 1024 channels.
 
     `PointMLP <https://arxiv.org/abs/2202.07123>`_ (Ma et al., ICLR 2022). With ``encoding`` the
     features of the local geometry come in instead of the coordinates; the groups are still those
@@ -108,34 +99,46 @@ class PointMLPClassifier(Classifier):
     """
 
     name = "pointmlp"
+
+    def __init__(
+        self, config: PointMLPClassifierConfig | PointMLPPartsConfig, reduce: int, place: bool
+    ) -> None:
+        super().__init__(config)
+        self.embed = LinearBN(self.local_channels, 64)
+        self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, reduce, place) for i in range(4))
+
+    def levels(self, clouds: Clouds, x: Tensor) -> list[tuple[Clouds, Tensor]]:
+        """Points and features (N, C) of every level, the finest first."""
+        found = [(clouds, self.embed(self.local(clouds, x)))]
+        for stage in self.stages:
+            found.append(stage(*found[-1]))
+        return found
+
+
+class PointMLPClassifier(PointMLP, Classifier):
+    """Half of the points in each stage; the maximum of the last."""
+
     config_type = PointMLPClassifierConfig
 
     def __init__(self, config: PointMLPClassifierConfig) -> None:
-        super().__init__(config)
-        self.embed = LinearBN(self.local_channels, 64)
-        self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, 2, place=False) for i in range(4))
+        super().__init__(config, reduce=2, place=False)
         self.head = head((1024, 512, 256), config.num_classes, config.dropout)
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
-        x = self.embed(self.local(clouds, x))
-        for stage in self.stages:
-            clouds, x = stage(clouds, x)
-        return Output(self.head(clouds.max(x)))
+        coarsest, x = self.levels(clouds, x)[-1]
+        return Output(self.head(coarsest.max(x)))
 
 
-class PointMLPParts(PartSegmenter):
-    """Four stages, each with a quarter of the points and 32 neighbors, and the way back up.
+class PointMLPParts(PointMLP, PartSegmenter):
+    """A quarter of the points in each stage, and the way back up.
 
     The maximum of every level and the category go to each point.
     """
 
-    name = "pointmlp"
     config_type = PointMLPPartsConfig
 
     def __init__(self, config: PointMLPPartsConfig) -> None:
-        super().__init__(config)
-        self.embed = LinearBN(self.local_channels, 64)
-        self.stages = nn.ModuleList(Stage(64 * 2**i, config.k, 4, place=True) for i in range(4))
+        super().__init__(config, reduce=4, place=True)
         ups = ((1024 + 512, 512), (512 + 256, 256), (256 + 128, 128), (128 + 64, 128))
         self.ups = nn.ModuleList(
             nn.Sequential(LinearBN(c, out), *[Residual(out) for _ in range(4)]) for c, out in ups
@@ -146,9 +149,7 @@ class PointMLPParts(PartSegmenter):
         self.head = head((128 + 64 + 64, 128), config.num_classes, config.dropout)
 
     def network(self, clouds: Clouds, x: Tensor, category: Tensor) -> Output:
-        levels = [(clouds, self.embed(self.local(clouds, x)))]
-        for stage in self.stages:
-            levels.append(stage(*levels[-1]))
+        levels = self.levels(clouds, x)
         pairs = zip(self.of_level, levels, strict=True)
         maxima = torch.cat([layer(at.max(x)) for layer, (at, x) in pairs], dim=-1)
         of_cloud = torch.cat((self.of_cloud(maxima), self.category(category)), dim=-1)

@@ -17,7 +17,7 @@ from veckm.models.layers import MatrixHead, head, mlp
 
 @dataclass(frozen=True)
 class PointNetConfig(ModelConfig):
-    """What PointNet is built from, for scenes."""
+    """Options of PointNet."""
 
     input_transform: bool = True  # transform the coordinates; never with ``encoding``
     feature_transform: bool = True  # transform the channels; never with ``encoding``
@@ -30,12 +30,12 @@ class PointNetConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class PointNetPartsConfig(PointNetConfig, PartsConfig):
-    """What PointNet is built from, for parts."""
+    """Options of PointNet for parts."""
 
 
 @dataclass(frozen=True)
 class PointNetClassifierConfig(PointNetConfig):
-    """What PointNet is built from, for objects."""
+    """Options of PointNet for objects."""
 
     dropout: float = 0.3  # after the layers of the head
 
@@ -44,10 +44,6 @@ class TransformNet(nn.Module):
     """A small PointNet that predicts a K x K matrix to transform the channels by.
 
     It starts at the identity. Section 4.2 of the PointNet paper, "Joint Alignment Network".
-
-    Shapes:
-        - input: (N, C)
-        - output: (B, K, K)
     """
 
     def __init__(self, in_channels: int, size: int) -> None:
@@ -56,7 +52,7 @@ class TransformNet(nn.Module):
         self.cloud = mlp((1024, 512, 256))
         self.matrix = MatrixHead(256, size)
 
-    def forward(self, x: Tensor, clouds: Clouds) -> Tensor:
+    def forward(self, x: Tensor, clouds: Clouds) -> Tensor:  # (N, C) -> (B, K, K)
         out: Tensor = self.matrix(self.cloud(mlp_maxpool(self.points, x, clouds)))
         return out
 
@@ -80,24 +76,24 @@ class PointNet(PointModel):
 
     def __init__(self, config: PointNetConfig) -> None:
         super().__init__(config)
-        plain, size = config.encoding is None, self.transformed_channels
-        self.channels = 3 + config.in_channels
+        self.input_transform = self.feature_transform = None
         if config.encoding is not None:
             self.channels = config.encoding.channels
-        self.input_transform = self.feature_transform = None
-        if plain and config.input_transform:
+            return
+        self.channels, size = 3 + config.in_channels, self.transformed_channels
+        if config.input_transform:
             self.input_transform = TransformNet(self.channels, 3)
-        if plain and config.feature_transform:
+        if config.feature_transform:
             self.feature_transform = TransformNet(size, size)
 
     def first(self, clouds: Clouds, x: Tensor) -> Tensor:  # (N, channels)
         """The input of the shared layers: transformed coordinates, or encodings."""
         if self.encoding is not None:
             return self.encoding.of(clouds, x)
-        pos = clouds.pos
-        if self.input_transform is not None:
-            T = self.input_transform(torch.cat((pos, x), dim=-1), clouds)
-            pos = clouds.transform(pos, T)
+        both = torch.cat((clouds.pos, x), dim=-1)
+        if self.input_transform is None:
+            return both
+        pos = clouds.transform(clouds.pos, self.input_transform(both, clouds))
         return torch.cat((pos, x), dim=-1)
 
     def transformed(self, x: Tensor, clouds: Clouds) -> tuple[Tensor, Tensor | None]:
@@ -105,15 +101,13 @@ class PointNet(PointModel):
         if self.feature_transform is None:
             return x, None
         T: Tensor = self.feature_transform(x, clouds)
-        loss = None
-        if self.training:
-            off = torch.eye(T.shape[1], device=T.device, dtype=T.dtype) - T @ T.mT
-            loss = 1e-3 * off.square().sum((1, 2)).mean()
-        return clouds.transform(x, T), loss
+        off = torch.eye(T.shape[1]).to(T) - T @ T.mT
+        loss = 1e-3 * off.square().sum((1, 2)).mean()
+        return clouds.transform(x, T), loss if self.training else None
 
 
 class PointNetClassifier(PointNet, Classifier):
-    """Layers (64, 64), (64, 128, 1024), the maximum, then (512, 256).
+    """The classification network of Figure 2 in the PointNet paper.
 
     With ``encoding`` its two layers stand for the first five.
     """
@@ -125,27 +119,24 @@ class PointNetClassifier(PointNet, Classifier):
 
     def __init__(self, config: PointNetClassifierConfig) -> None:
         super().__init__(config)
+        wide = self.channels
         if config.encoding is None:
             self.before = mlp((self.channels, 64, 64))
-            self.after = mlp((64, 64, 128, 1024))
-        self.widen = mlp((1024 if config.encoding is None else config.encoding.channels, 512))
+            self.after = mlp((64, 64, 128, wide := 1024))
+        self.widen = mlp((wide, 512))
         self.head = head((512, 256), config.num_classes, config.dropout)
 
     def network(self, clouds: Clouds, x: Tensor) -> Output:
-        loss = None
         if self.encoding is not None:
-            of_cloud = self.encoding.maxpool(clouds, x)
-        else:
-            x, loss = self.transformed(self.before(self.first(clouds, x)), clouds)
-            of_cloud = mlp_maxpool(self.after, x, clouds)
-        return Output(self.head(self.widen(of_cloud)), loss)
+            return Output(self.head(self.widen(self.encoding.maxpool(clouds, x))))
+        x, loss = self.transformed(self.before(self.first(clouds, x)), clouds)
+        return Output(self.head(self.widen(mlp_maxpool(self.after, x, clouds))), loss)
 
 
 class PointNetParts(PointNet, PartSegmenter):
     """The part segmentation network of Figure 9 in the PointNet paper.
 
-    Layers (64, 128, 128), the second transform, (512, 2048), and (256, 256, 128) on all of these
-    and the category. With ``encoding`` its two layers stand for the first five.
+    With ``encoding`` its two layers stand for the first five.
     """
 
     config_type = PointNetPartsConfig
@@ -175,11 +166,7 @@ class PointNetParts(PointNet, PartSegmenter):
 
 
 class PointNetScenes(PointNet, SemanticSegmenter):
-    """The segmentation network of Figure 2 in the PointNet paper.
-
-    (64, 64), the second transform, (64, 128, 1024), the maximum, then (512, 256, 128) on
-    64 + 1024 channels.
-    """
+    """The segmentation network of Figure 2 in the PointNet paper."""
 
     config_type = PointNetConfig
 

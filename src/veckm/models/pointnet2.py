@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from veckm.models import ops
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig, ModelConfig
 from veckm.models.fused import mlp_maxpool, mlp_with_global
 from veckm.models.layers import head, mlp
@@ -20,7 +19,7 @@ Level = tuple[Clouds, Tensor]  # points, and their features (N, C)
 
 @dataclass(frozen=True)
 class PointNet2ScenesConfig(ModelConfig):
-    """What PointNet++ is built from, for scenes."""
+    """Options of PointNet++ for scenes."""
 
     radius: float = 0.1  # of the first abstraction, doubled for each one after it
     dropout: float = 0.5  # before the last layer
@@ -31,15 +30,7 @@ class SetAbstraction(nn.Module):
 
     .. math:: f_i' = \max_{|x_j - x_i| \le r} \mathrm{MLP}(x_j - x_i, f_j)
 
-    Args:
-        channels: of the input features.
-        sizes: of the layers.
-        radius: of the ball.
-        k: neighbors at the most.
-
-    Shapes:
-        - x: (N, C) of the points
-        - output: (M, sizes[-1]) of the centers
+    ``sizes`` are those of the layers, and a ball has at most ``k`` neighbors.
     """
 
     def __init__(self, channels: int, sizes: Sequence[int], radius: float, k: int) -> None:
@@ -47,25 +38,19 @@ class SetAbstraction(nn.Module):
         self.radius, self.k = radius, k
         self.layers = mlp((3 + channels, *sizes))
 
-    def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:
+    def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:  # (N, C) -> (M, C')
         near = points.ball(self.radius, self.k, centers)  # (M, k)
         return mlp_maxpool(self.layers, points.group(x, centers, near))
 
 
 class Propagation(nn.Module):
-    """Features of few points carried to many and joined with theirs.
-
-    Shapes:
-        - fine: features (N, C_fine); coarse: features (M, C_coarse); of_cloud: (B, C_cloud)
-        - output: (N, sizes[-1])
-    """
+    """Features of few points carried to many, joined with theirs and those of the cloud."""
 
     def __init__(self, channels: int, sizes: Sequence[int]) -> None:
         super().__init__()
         self.layers = mlp((channels, *sizes))
 
     def forward(self, fine: Level, coarse: Level, of_cloud: Tensor | None = None) -> Tensor:
-        """Three-point interpolation, then layers on each point and what its cloud adds."""
         points, own = fine
         x = torch.cat((coarse[0].interpolate(coarse[1], points), own), dim=-1)
         if of_cloud is not None:
@@ -88,7 +73,6 @@ class PointNet2(PointModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.first: SetAbstraction | None = None
         self.width = self.local_channels
         if config.encoding is None:
             self.first = SetAbstraction(config.in_channels, (64, 64, 128), 0.2, 32)
@@ -100,8 +84,8 @@ class PointNet2(PointModel):
         """512 points, 128 points, and the vector of the cloud (B, 1024)."""
         picks, fine = clouds.sample(lambda n: min(512, n))
         if self.encoding is not None:
-            x = torch.cat((self.encoding.of(clouds, queries=fine), ops.gather(x, picks)), dim=-1)
-        elif self.first is not None:
+            x = torch.cat((self.encoding.of(clouds, queries=fine), gather(x, picks)), dim=-1)
+        else:
             x = self.first(clouds, x, fine)
         coarse = fine.sample(lambda n: min(128, n))[1]
         y = self.second(fine, x, coarse)

@@ -5,8 +5,7 @@ The building blocks of Section 3.4 and Appendix B of the VecKM paper, after `Dee
 Tensors that pass through are complex; parameters are stored as real numbers, (Re, Im) last.
 """
 
-from veckm.nn.activation import ComplexReLU, SquaredNorm
-from veckm.nn.features import FeatureBlock
+from veckm.nn.features import ComplexReLU, FeatureBlock, SquaredNorm
 from veckm.nn.linear import ComplexLinear
 from veckm.nn.norm import ComplexBatchNorm
 

@@ -1,13 +1,42 @@
-"""From VecKM encodings to real features."""
+"""From VecKM encodings to real features: complex ReLU, squared norm, and the whole block."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.activation import ComplexReLU, SquaredNorm
 from veckm.nn.linear import ComplexLinear
+from veckm.nn.module import as_real, check_complex
 from veckm.nn.norm import ComplexBatchNorm
+
+
+class ComplexReLU(nn.Module):
+    r"""ReLU on the real and on the imaginary part.
+
+    .. math:: \mathrm{CReLU}(z) = \max(\mathrm{Re}\,z, 0) + i \max(\mathrm{Im}\,z, 0)
+
+    The CReLU of `Deep Complex Networks <https://arxiv.org/abs/1705.09792>`_ (Trabelsi et al.,
+    ICLR 2018, Section 3.4), which the VecKM paper uses in Section 3.4 and Appendix B.
+    """
+
+    def forward(self, z: Tensor) -> Tensor:  # (...) complex -> (...) complex
+        """Clamp both parts of ``z`` at zero from below."""
+        check_complex("ComplexReLU", z)
+        return torch.view_as_complex(torch.relu(as_real(z)))
+
+
+class SquaredNorm(nn.Module):
+    r"""The squared magnitude of every entry, a real tensor for the layers that follow.
+
+    .. math:: |z|^2 = (\mathrm{Re}\,z)^2 + (\mathrm{Im}\,z)^2
+
+    Section 3.4 and Appendix B of the VecKM paper. Unlike :math:`|z|` it is smooth at zero.
+    """
+
+    def forward(self, z: Tensor) -> Tensor:  # (...) complex -> (...) real
+        """|z|^2, entry by entry."""
+        check_complex("SquaredNorm", z)
+        return z.real.square() + z.imag.square()
 
 
 class FeatureBlock(nn.Module):
@@ -25,8 +54,6 @@ class FeatureBlock(nn.Module):
         batch_norm: whiten the hidden channels with :class:`ComplexBatchNorm` before the ReLU. The
             paper does not; it helps where encodings are not normalized. b_1 is then left out,
             since the batch norm would subtract it again.
-        device: of the parameters.
-        dtype: complex64 or complex128, or that of the parts; torch's default if None.
 
     Shapes:
         - input: (..., D) complex
@@ -44,17 +71,12 @@ class FeatureBlock(nn.Module):
         hidden: int = 128,
         out_features: int = 128,
         batch_norm: bool = False,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.linear1 = ComplexLinear(
-            in_features, hidden, bias=not batch_norm, device=device, dtype=dtype
-        )
-        self.norm = ComplexBatchNorm(hidden, device=device, dtype=dtype) if batch_norm else None
+        self.linear1 = ComplexLinear(in_features, hidden, bias=not batch_norm)
+        self.norm = ComplexBatchNorm(hidden) if batch_norm else None
         self.relu = ComplexReLU()
-        self.linear2 = ComplexLinear(hidden, out_features, device=device, dtype=dtype)
+        self.linear2 = ComplexLinear(hidden, out_features)
         self.magnitude = SquaredNorm()
 
     def forward(self, G: Tensor) -> Tensor:  # (..., D) complex -> (..., C) real

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.module import ComplexModule, as_real, check_input, check_sizes, real_dtype
+from veckm import inputs
+from veckm.nn.module import ComplexModule, as_real, check_input
 
 
 class ComplexLinear(ComplexModule):
@@ -22,8 +23,6 @@ class ComplexLinear(ComplexModule):
         in_features: C_in.
         out_features: C_out.
         bias: whether to add b, which starts at zero.
-        device: of the parameters.
-        dtype: complex64 or complex128, or that of the parts; torch's default if None.
 
     Shapes:
         - input: (..., C_in) complex
@@ -39,24 +38,13 @@ class ComplexLinear(ComplexModule):
 
     bias_parts: nn.Parameter | None
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
-        check_sizes("ComplexLinear", in_features=in_features, out_features=out_features)
-        self.in_features, self.out_features = in_features, out_features
-        dtype = real_dtype(dtype)
-        self.weight_parts = nn.Parameter(
-            torch.empty(out_features, in_features, 2, device=device, dtype=dtype)
-        )
-        parts = torch.empty(out_features, 2, device=device, dtype=dtype) if bias else None
-        self.register_parameter("bias_parts", None if parts is None else nn.Parameter(parts))
+        self.in_features = inputs.check_count(in_features, "in_features")
+        self.out_features = inputs.check_count(out_features, "out_features")
+        self.weight_parts = nn.Parameter(torch.empty(out_features, in_features, 2))
+        parts = nn.Parameter(torch.empty(out_features, 2)) if bias else None
+        self.register_parameter("bias_parts", parts)
         self.reset_parameters()
 
     @property

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-_PARTS = "_parts"
 
 
 class ComplexModule(nn.Module):
@@ -30,15 +27,6 @@ class ComplexModule(nn.Module):
 
         super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
         return self
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """As every module; complex tensors of earlier versions are split into their parts."""
-        for name in (*self._parameters, *self._buffers):
-            old = state_dict.get(prefix + name.removesuffix(_PARTS))
-            if name.endswith(_PARTS) and old is not None:
-                del state_dict[prefix + name.removesuffix(_PARTS)]
-                state_dict[prefix + name] = as_real(old)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def as_real(z: Tensor) -> Tensor:  # (...) complex -> (..., 2) real
@@ -70,15 +58,3 @@ def check_input(layer: nn.Module, z: Tensor, channels: int, dtype: torch.dtype) 
             f"{name} has {dtype} parameters and got {z.dtype}; call layer.to({z.dtype.to_real()}) "
             f"or z.to({dtype.to_complex()}) so that they agree"
         )
-
-
-def check_sizes(layer: str, **sizes: int) -> None:
-    """Raise a ValueError unless every size is at least 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{layer} needs {name} of at least 1, got {size}")
-
-
-def real_dtype(dtype: torch.dtype | None) -> torch.dtype | None:
-    """The dtype of the parts: complex64 gives float32, and real dtypes stay."""
-    return None if dtype is None else dtype.to_real()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.module import ComplexModule, as_real, check_input, check_sizes, real_dtype
+from veckm import inputs
+from veckm.nn.module import ComplexModule, as_real, check_input
 
 _START = 0.5**0.5  # each part starts with variance 1/2, so that E|y|^2 = 1
 
@@ -30,8 +31,6 @@ class ComplexBatchNorm(ComplexModule):
         num_features: C.
         eps: added to the diagonal of the covariance.
         momentum: weight of the newest batch in the running statistics.
-        device: of the parameters and buffers.
-        dtype: complex64 or complex128, or that of the parts; torch's default if None.
 
     Shapes:
         - input: (N, C), (B, N, C) or (..., C) complex; statistics are over all but the last
@@ -50,26 +49,15 @@ class ComplexBatchNorm(ComplexModule):
     running_cov: Tensor
     num_batches_tracked: Tensor
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__()
-        check_sizes("ComplexBatchNorm", num_features=num_features)
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        dtype = real_dtype(dtype)
-        pairs = torch.empty(num_features, 2, device=device, dtype=dtype)
-        triples = torch.empty(num_features, 3, device=device, dtype=dtype)
-        self.weight = nn.Parameter(triples)
-        self.bias_parts = nn.Parameter(pairs)
-        self.register_buffer("running_mean_parts", torch.empty_like(pairs))
-        self.register_buffer("running_cov", torch.empty_like(triples))
-        self.register_buffer("num_batches_tracked", torch.zeros((), device=device).long())
+        self.num_features = inputs.check_count(num_features, "num_features")
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.empty(num_features, 3))
+        self.bias_parts = nn.Parameter(torch.empty(num_features, 2))
+        self.register_buffer("running_mean_parts", torch.empty(num_features, 2))
+        self.register_buffer("running_cov", torch.empty(num_features, 3))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
         self.reset_parameters()
 
     @property
@@ -93,14 +81,21 @@ class ComplexBatchNorm(ComplexModule):
 
     def forward(self, z: Tensor) -> Tensor:  # (..., C) complex -> (..., C) complex
         """Whiten, then apply Gamma and beta."""
-        self._check(z)
+        check_input(self, z, self.num_features, self.weight.dtype)
+        if z.ndim < 2 or (self.training and z.shape[:-1].numel() < 2):
+            raise ValueError(
+                "ComplexBatchNorm needs (N, C) or (B, N, C) with more than one vector for its "
+                f"statistics, got {tuple(z.shape)}; pass a larger batch, or call eval() to use the "
+                "running ones"
+            )
         if not self.training:
             p, q = _widely_linear(self.weight, _inverse_root(self.running_cov, self.eps))
             mean = self.running_mean
             return p * z + q * z.conj() + (self.bias - p * mean - q * mean.conj())
         mean = z.flatten(0, -2).mean(dim=0)  # (C,)
         centered = z - mean
-        cov = _covariance(centered)  # (C, 3)
+        x, y = as_real(centered).flatten(0, -3).unbind(-1)  # (N, C) each
+        cov = torch.stack((x.square().mean(0), (x * y).mean(0), y.square().mean(0)), dim=-1)
         samples = z.numel() // self.num_features
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
@@ -109,27 +104,8 @@ class ComplexBatchNorm(ComplexModule):
         p, q = _widely_linear(self.weight, _inverse_root(cov, self.eps))
         return p * centered + q * centered.conj() + self.bias
 
-    def _check(self, z: Tensor) -> None:
-        check_input(self, z, self.num_features, self.weight.dtype)
-        if z.ndim < 2:
-            raise ValueError(
-                f"ComplexBatchNorm expects (N, C) or (B, N, C), got {tuple(z.shape)}; "
-                "unsqueeze(0) makes a batch of one vector"
-            )
-        if self.training and z.shape[:-1].numel() < 2:
-            raise ValueError(
-                "ComplexBatchNorm needs more than one vector for its statistics, got "
-                f"{tuple(z.shape)}; pass a larger batch, or call eval() to use the running ones"
-            )
-
     def extra_repr(self) -> str:
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
-
-
-def _covariance(centered: Tensor) -> Tensor:  # (..., C) complex of mean zero -> (C, 3) real
-    """Cov(Re z, Im z) of every channel, divided by the number of samples."""
-    x, y = as_real(centered).flatten(0, -3).unbind(-1)  # (N, C) each
-    return torch.stack((x.square().mean(0), (x * y).mean(0), y.square().mean(0)), dim=-1)
 
 
 def _inverse_root(cov: Tensor, eps: float) -> Tensor:  # (C, 3) -> (C, 3)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from veckm.io.atomic import writing
-from veckm.training.recipe import Recipe, Task
+from veckm.training.recipe import Task
 
 if TYPE_CHECKING:
     from veckm.models import PointModel
@@ -21,25 +21,16 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after an epoch, and everything that it depends on.
+    """The state after an epoch, and everything that it depends on."""
 
-    Attributes:
-        epoch: number of finished epochs.
-        config: of the model: its name, and the fields of its config as plain values.
-        task: its name and fields.
-        recipe: how it is trained.
-        data: classes, checksum and number of the training samples.
-        model, optimizer, scaler: their states.
-    """
-
-    epoch: int
-    config: dict[str, Any]
-    task: dict[str, Any]
-    recipe: dict[str, Any]
-    data: dict[str, Any]
-    model: dict[str, Any]
-    optimizer: dict[str, Any]
-    scaler: dict[str, Any] = field(default_factory=dict)
+    epoch: int  #: number of finished epochs
+    config: dict[str, Any]  #: of the model: its name, and the fields of its config
+    task: dict[str, Any]  #: its name and fields
+    recipe: dict[str, Any]  #: how it is trained
+    data: dict[str, Any]  #: classes, checksum and number of the training samples
+    model: dict[str, Any]  #: its state
+    optimizer: dict[str, Any]  #: its state
+    scaler: dict[str, Any] = field(default_factory=dict)  #: its state
     format: int = _FORMAT
 
     def save(self, path: Path) -> None:
@@ -51,30 +42,24 @@ class Checkpoint:
 
     def restore(self, model: nn.Module, source: Path | str) -> None:
         """Load the weights into a model of the same config; raises a ValueError for another."""
-        config = describe_model(model)
-        if config != self.config:
-            raise ValueError(
-                f"{source} is a checkpoint of another model: it is of {_title(self.config)}, "
-                f"but the model here is {_title(config)}; {_difference(self.config, config)}"
-            )
+        self.check(source, config=describe_model(model))
         try:
             model.load_state_dict(self.model)
         except RuntimeError as error:
-            raise ValueError(
-                f"{source}: the weights do not fit {_title(config)} although the config is the "
-                f"same; was it written by another version? {error}"
-            ) from error
+            raise ValueError(f"{source} is of another version of veckm: {error}") from error
 
-    def check(self, recipe: Recipe, task: dict[str, Any], data: dict[str, Any], path: Path) -> None:
-        """Raise a ValueError if a run with these would not be the same run."""
-        for name, old, new in (
-            ("task", self.task, task),
-            ("recipe", self.recipe, asdict(recipe)),
-            ("data", self.data, data),
-        ):
-            if old != new:
+    def check(self, source: Path | str, **present: dict[str, Any]) -> None:
+        """Raise a ValueError unless ``config``, ``task``, ``recipe``, ``data`` are as given."""
+        for name, new in present.items():
+            old: dict[str, Any] = getattr(self, name)
+            differences = [
+                f"{key} is {old.get(key)!r} there and {new.get(key)!r} here"
+                for key in {**old, **new}
+                if old.get(key) != new.get(key)
+            ]
+            if differences:
                 raise ValueError(
-                    f"{path} cannot be resumed, its {name} differs: {_difference(old, new)}; "
+                    f"{source} cannot be resumed, its {name} differs: {', '.join(differences)}; "
                     "use the same options, or another folder for a new run"
                 )
 
@@ -114,26 +99,10 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def load_model(path: str | Path) -> PointModel:
-    """The trained network of a checkpoint, or of a folder of ``veckm train``, for evaluation.
-
-    Example:
-        model = load_model("runs/classification")
-        logits = model(pos).logits
-    """
+    """The trained network of a checkpoint, or of a folder of ``veckm train``, for evaluation."""
     from veckm.models import rebuild  # all networks: only where one is needed
 
     saved = load_checkpoint(path)
     model = rebuild(saved.config)
     saved.restore(model, path)
     return model.eval()
-
-
-def _title(config: dict[str, Any]) -> str:
-    encoding = " with VecKM" if config.get("encoding") else ""
-    task = f" for {config['task']}" if "task" in config else ""
-    return f"{config.get('name', 'a model')}{encoding}{task}"
-
-
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return ", ".join(f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys)

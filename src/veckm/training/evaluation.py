@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from veckm.data.samples import Batch, Samples, collate
 from veckm.progress import bar
-from veckm.training.ranks import Ranks, current
+from veckm.training.ranks import current
 from veckm.training.recipe import Task
 
 
@@ -47,7 +47,12 @@ def evaluate(
                     counts = task.tally(predict(model, joint)[0], joint).cpu()
                     total = counts if total is None else total + counts
                 advance(len(indices))
-        return task.scores(_sum(total, ranks))
+        # All processes together; one that had no sample adds nothing.
+        tallies = [total]
+        if ranks.world > 1:
+            tallies *= ranks.world
+            torch.distributed.all_gather_object(tallies, total)
+        return task.scores(torch.stack([part for part in tallies if part is not None]).sum(0))
     finally:
         model.train(training)
 
@@ -57,14 +62,3 @@ def predict(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor | None]:
     category = {} if batch.category is None else {"category": batch.category}
     out = model(batch.pos, batch.features, **category)
     return out if isinstance(out, tuple) else (out, None)
-
-
-def _sum(total: Tensor | None, ranks: Ranks) -> Tensor:
-    """The sum over all processes; one that had no sample adds nothing."""
-    if ranks.world == 1:
-        assert total is not None
-        return total
-    parts: list[Tensor | None] = [None] * ranks.world
-    torch.distributed.all_gather_object(parts, total)
-    there = [part for part in parts if part is not None]
-    return torch.stack(there).sum(0)

@@ -35,8 +35,10 @@ class Log:
                 if isinstance(value, int | float) and key != "epoch":
                     self._board.add_scalar(key, value, line["epoch"])
 
-    def close(self) -> None:
-        """Flush TensorBoard."""
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._board is not None:
             self._board.close()
 

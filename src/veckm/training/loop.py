@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from veckm.data.augment import Augment
@@ -63,21 +63,19 @@ def train(
         recipe: optimizer and schedule.
         folder: for ``last.pt`` after every epoch and ``log.jsonl``.
         augment: changes every sample every time; None for none.
-        validation: another set. It is measured after the last epoch; nothing is chosen by it.
+        validation: another set, measured after the last epoch; nothing is chosen by it.
         validate_every: measure it also after every so many epochs; 0 for the last only.
         device: where the work is done.
         note: called with one line per epoch.
 
     Returns the metrics on the validation set after the last epoch, or nothing without one.
     """
-    device, ranks = torch.device(device), current()
-    _check(samples, recipe, ranks)
-    work = Supervised(model.to(device), task, samples, recipe, augment, device, ranks)
-
-    def scores() -> dict[str, float]:
-        assert validation is not None
-        return evaluate(model, task, validation, batch=recipe.batch, device=device, label=None)
-
+    device = torch.device(device)
+    work = Supervised(model.to(device), task, samples, recipe, augment, device, current())
+    scores = None
+    if validation is not None:
+        given = (model, task, validation)
+        scores = partial(evaluate, *given, batch=recipe.batch, device=device, label=None)
     return fit(
         model,
         work,
@@ -86,7 +84,7 @@ def train(
         folder,
         task=describe_task(task),
         data=work.data,
-        evaluate=None if validation is None else scores,
+        evaluate=scores,
         evaluate_every=validate_every,
         device=device,
         note=note,
@@ -123,42 +121,32 @@ def fit(
     first = run.resume(folder / "last.pt")
     if first:
         note(f"resumed after epoch {first} of {recipe.epochs}")
-    ranks.wait()  # nobody writes before everybody has read
-    log = Log(folder, first) if ranks.first else None
+    if ranks.world > 1:
+        distributed.barrier()  # nobody writes before everybody has read
     scores: dict[str, float] = {}
-    try:
-        with bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance:
-            for epoch in range(first, recipe.epochs):
-                begin = time.perf_counter()
-                line: dict[str, Any] = {"epoch": epoch + 1}
-                line["loss"] = run.epoch(epoch, steps, gradients, advance, ranks)
-                line["rate"] = recipe.rate_of(epoch)
-                last = epoch + 1 == recipe.epochs
-                due = last or (evaluate_every > 0 and (epoch + 1) % evaluate_every == 0)
-                if evaluate is not None and due:
-                    scores = evaluate()
-                    line |= scores
-                line["seconds"] = round(time.perf_counter() - begin, 3)
-                if log is not None:
-                    log.write(line)
-                    run.checkpoint(epoch + 1).save(folder / "last.pt")
-                note(_summary(line, recipe.epochs))
-    finally:
-        if log is not None:
-            log.close()
+    total = (recipe.epochs - first) * steps
+    with (
+        Log(folder, first) if ranks.first else nullcontext() as log,
+        bar(total, task["name"] if ranks.first else None) as advance,
+    ):
+        for epoch in range(first, recipe.epochs):
+            begin = time.perf_counter()
+            line: dict[str, Any] = {"epoch": epoch + 1}
+            line["loss"] = run.epoch(epoch, steps, gradients, advance, ranks)
+            line["rate"] = recipe.rate_of(epoch)
+            last = epoch + 1 == recipe.epochs
+            due = last or (evaluate_every > 0 and (epoch + 1) % evaluate_every == 0)
+            if evaluate is not None and due:
+                scores = evaluate()
+                line |= scores
+            line["seconds"] = round(time.perf_counter() - begin, 3)
+            if log is not None:
+                log.write(line)
+                run.checkpoint(epoch + 1).save(folder / "last.pt")
+            note(_summary(line, recipe.epochs))
     if not scores and evaluate is not None:  # the run was finished before
         scores = evaluate()
     return scores
-
-
-def _check(samples: Samples, recipe: Recipe, ranks: Ranks) -> None:
-    if not len(samples):
-        raise ValueError("the training set is empty")
-    if min(recipe.batch, len(samples)) < ranks.world:
-        raise ValueError(
-            f"{ranks.world} processes cannot share batches of {min(recipe.batch, len(samples))}; "
-            "use a larger batch or fewer processes"
-        )
 
 
 def _summary(line: dict[str, Any], epochs: int) -> str:
@@ -168,21 +156,20 @@ def _summary(line: dict[str, Any], epochs: int) -> str:
     return f"epoch {line['epoch']}/{epochs}: {text} ({line['seconds']:.1f} s)"
 
 
+@dataclass
 class _Run:
     """Optimizer, gradient scaler and checkpoints of one training."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        recipe: Recipe,
-        device: torch.device,
-        task: dict[str, Any],
-        data: dict[str, Any],
-    ) -> None:
-        self.model, self.recipe, self.device = model, recipe, device
-        self.task, self.data = task, data
-        self.optimizer = recipe.optimizer_of(model.parameters())
-        self.scaler = torch.amp.GradScaler(device.type, enabled=mixed(recipe, device))
+    model: nn.Module
+    recipe: Recipe
+    device: torch.device
+    task: dict[str, Any]
+    data: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.optimizer = self.recipe.optimizer_of(self.model.parameters())
+        enabled = mixed(self.recipe, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=enabled)
 
     def resume(self, path: Path) -> int:
         """Load a checkpoint if there is one; returns the number of finished epochs."""
@@ -190,7 +177,7 @@ class _Run:
             return 0
         saved = load_checkpoint(path)
         saved.restore(self.model, path)
-        saved.check(self.recipe, self.task, self.data, path)
+        saved.check(path, task=self.task, recipe=asdict(self.recipe), data=self.data)
         self.optimizer.load_state_dict(saved.optimizer)
         if saved.scaler:
             self.scaler.load_state_dict(saved.scaler)
@@ -198,16 +185,9 @@ class _Run:
 
     def checkpoint(self, done: int) -> Checkpoint:
         """The state after ``done`` epochs."""
-        return Checkpoint(
-            done,
-            describe_model(self.model),
-            self.task,
-            asdict(self.recipe),
-            self.data,
-            self.model.state_dict(),
-            self.optimizer.state_dict(),
-            self.scaler.state_dict(),
-        )
+        about = (describe_model(self.model), self.task, asdict(self.recipe), self.data)
+        model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
+        return Checkpoint(done, *about, model, optimizer, self.scaler.state_dict())
 
     def epoch(
         self,
@@ -226,7 +206,7 @@ class _Run:
         with _seeded(generator_of(recipe.seed, number, "layers", ranks.rank), self.device):
             for step in range(steps):
                 self.optimizer.zero_grad(set_to_none=True)
-                part, terms = gradients(number, step, self._backward)
+                part, terms = gradients(number, step, lambda x: self.scaler.scale(x).backward())
                 if recipe.clip:
                     self.scaler.unscale_(self.optimizer)
                     nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
@@ -241,9 +221,6 @@ class _Run:
                 "of scale"
             )
         return total / count
-
-    def _backward(self, loss: Tensor) -> None:
-        self.scaler.scale(loss).backward()
 
 
 def mixed(recipe: Recipe, device: torch.device) -> bool:
@@ -264,7 +241,15 @@ class Supervised:
     ranks: Ranks
 
     def __post_init__(self) -> None:
-        self.steps = max(1, len(self.samples) // self.recipe.batch)
+        if not len(self.samples):
+            raise ValueError("the training set is empty")
+        batch, world = min(self.recipe.batch, len(self.samples)), self.ranks.world
+        if batch < world:
+            raise ValueError(
+                f"{world} processes cannot share batches of {batch}; use a larger batch or fewer "
+                "processes"
+            )
+        self.steps = len(self.samples) // batch
         self._order: tuple[int, list[int]] = (-1, [])
 
     @cached_property
@@ -274,7 +259,7 @@ class Supervised:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the checkpoint records of the samples and their augmentation."""
+        """What a checkpoint records of the samples and their augmentation."""
         return {
             "classes": list(self.samples.classes),
             "checksum": self.samples.checksum,

@@ -38,11 +38,6 @@ class Ranks:
         distributed.all_reduce(summed)
         return summed
 
-    def wait(self) -> None:
-        """Wait for all processes."""
-        if self.world > 1:
-            distributed.barrier()
-
 
 def current() -> Ranks:
     """Those of the present process group; a single process without one."""

@@ -19,26 +19,17 @@ class Recipe:
 
     .. math:: \eta_e = \eta\, \frac{1 + \cos(\pi e / E)}{2}, \qquad e = 0, \dots, E - 1
 
-    Attributes:
-        epochs: E.
-        batch: clouds per step, all processes together. The rest of an epoch that does not fill a
-            batch is left out; it is another rest every time.
-        rate: eta, the first learning rate.
-        weight_decay: of the optimizer; none in the paper.
-        seed: of the order, the augmentation and dropout. The initial weights have their own.
-        amp: mixed precision, on CUDA only.
-        optimizer: ``"adam"``, ``"adamw"``, or ``"sgd"`` with a momentum of 0.9.
-        clip: largest norm of the gradient; 0 for no limit.
+    The rest of an epoch that does not fill a batch is left out; it is another rest every time.
     """
 
-    epochs: int = 250
-    batch: int = 32
-    rate: float = 1e-3
-    weight_decay: float = 0.0
-    seed: int = 0
-    amp: bool = True
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    clip: float = 0.0
+    epochs: int = 250  #: E
+    batch: int = 32  #: clouds per step, all processes together
+    rate: float = 1e-3  #: eta, the first learning rate
+    weight_decay: float = 0.0  #: of the optimizer; none in the paper
+    seed: int = 0  #: of the order, the augmentation and dropout; initial weights have their own
+    amp: bool = True  #: mixed precision, on CUDA only
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"  #: "sgd" has a momentum of 0.9
+    clip: float = 0.0  #: largest norm of the gradient; 0 for no limit
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1:

@@ -1,18 +1,16 @@
-"""A few points that stand for many: farthest points, and the means of grid cells."""
+"""A few points that stand for many: farthest points, and the cells of a grid."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from veckm import inputs
 from veckm.engines.curve import interleave
-from veckm.parallel import one_thread, share, workers
+from veckm.parallel import share, workers
 
-#: Clouds of more points are sampled chunk by chunk when the method is "auto".
+#: Clouds of more points are sampled chunk by chunk.
 _LARGE = 8192
 #: Points of a chunk.
 _CHUNK = 512
@@ -22,42 +20,22 @@ _WORKER_POINTS = 1 << 17
 #: Bits of a Morton code for each axis; three axes fit in an int64.
 _BITS = 16
 
-Method = Literal["auto", "exact", "chunked"]
 
-
-@one_thread()
-def farthest_points(
-    pos: Tensor,  # (B, N, 3)
-    count: int,
-    *,
-    method: Method = "auto",
-    validate: bool = True,
-) -> Tensor:  # (B, count) int64
+def farthest_points(pos: Tensor, count: int) -> Tensor:  # (B, N, 3) -> (B, count) int64
     """Points spread over the cloud: each pick is as far as possible from those before it.
 
     The first pick is the point farthest from the mean, so the result does not depend on the order
     of the points and nothing is drawn. No row is picked twice, even where points coincide.
 
-    ``"exact"`` takes N * count steps. ``"chunked"`` is linear in N for a fixed share of picks:
-    the points are put in Morton order, which keeps near ones together, cut into chunks of about
-    512, and each chunk gives its share of farthest points, all chunks in one batched loop. Picks
-    of neighboring chunks are independent and can be close. ``"auto"`` is exact up to 8192 points
-    and chunked above.
+    Up to 8192 points this is exact, in N * count steps. Larger clouds are cut into chunks of about
+    512 points along a Morton curve, and each chunk gives its share: linear in N for a fixed share
+    of picks, but picks of neighboring chunks can be close.
     """
-    inputs.check_count(count, "count")
-    inputs.check_points(pos, "pos", values=validate)
-    if method not in ("auto", "exact", "chunked"):
-        raise ValueError(f"method must be 'auto', 'exact' or 'chunked', got {method!r}")
-    if pos.dim() != 3 or count > pos.shape[1]:
-        raise ValueError(
-            f"{count} farthest points were requested of pos of shape {tuple(pos.shape)}; pass "
-            "clouds (B, N, 3) with at least so many points"
-        )
     pos = pos.detach()
     clouds, n, _ = pos.shape
     if count == n:
         return torch.arange(n, device=pos.device).expand(clouds, n)
-    if method == "exact" or (method == "auto" and n <= _LARGE):
+    if n <= _LARGE:
         return _exact(pos, count, torch.full(pos.shape[:2], torch.inf).to(pos))
     return _chunked(pos, count)
 
@@ -81,11 +59,7 @@ def _exact(
     return out
 
 
-def _pick(
-    pos: Tensor,  # (B, N, D)
-    count: int,
-    gap: Tensor,  # (B, N)
-) -> Tensor:  # (B, count)
+def _pick(pos: Tensor, count: int, gap: Tensor) -> Tensor:  # (B, N, D), (B, N) -> (B, count)
     """One loop over the picks, all clouds at once."""
     axes = [axis.contiguous() for axis in pos.unbind(-1)]  # (B, N) each: no sums over three
     out = torch.empty(pos.shape[0], count, dtype=torch.int64, device=pos.device)
@@ -115,10 +89,7 @@ def _argmax(values: Tensor) -> Tensor:  # (B, N) -> (B, 1)
     return values.argmax(1, keepdim=True)
 
 
-def _chunked(
-    pos: Tensor,  # (B, N, 3)
-    count: int,
-) -> Tensor:  # (B, count)
+def _chunked(pos: Tensor, count: int) -> Tensor:  # (B, N, 3) -> (B, count)
     clouds, n, dims = pos.shape
     # Not more chunks than picks, or some region would have none.
     chunks = min(-(-n // _CHUNK), count)
@@ -147,38 +118,16 @@ def _morton(pos: Tensor) -> Tensor:  # (B, N, D) -> (B, N) int64
     return interleave(cell.flatten(0, 1), _BITS).view(pos.shape[:2])
 
 
-@one_thread()
-def grid_points(
+def grid_cells(
     pos: Tensor,  # (N, 3)
+    cloud: Tensor,  # (N,) ascending
     size: float,
-    batch: Tensor | None = None,  # (N,)
-    *,
-    validate: bool = True,
-) -> tuple[Tensor, Tensor, Tensor]:  # (M, 3), (M,), (N,)
-    """The mean of the points in every cubic cell of side ``size``: an even density.
+) -> tuple[Tensor, Tensor]:  # (N,), (M,)
+    """The cubic cell of side ``size`` of every point, and the cloud of every cell with points.
 
-    Returns:
-        the means (M, 3), their clouds (M,), and the mean that each point went into (N,).
+    Cells are numbered by cloud first.
     """
-    inputs.check_points(pos, "pos", values=validate)
-    inputs.check_positive(size, "size")
-    cloud = inputs.as_points(pos, batch, "pos", validate).cloud
-    key, cloud_cells = _cell_keys(pos.detach(), size, cloud)
-    kept, of_point = torch.unique(key, return_inverse=True)  # sorted by cloud first
-    total = pos.new_zeros(len(kept), pos.shape[1]).index_add(0, of_point, pos)
-    number = torch.bincount(of_point, minlength=len(kept))
-    return total / number[:, None].to(pos), kept // cloud_cells, of_point
-
-
-def _cell_keys(
-    pos: Tensor,  # (N, D)
-    size: float,
-    cloud: Tensor,  # (N,)
-) -> tuple[Tensor, int]:  # (N,) int64
-    """One number for every cell of every cloud, and how many numbers a cloud has."""
-    if not len(pos):
-        return cloud, 1
-    cell = torch.floor(pos.double() / size)
+    cell = torch.floor(pos.detach().double() / size)
     cell -= cell.amin(0)
     sides = [int(side) + 1 for side in cell.amax(0)]
     total = math.prod(sides)
@@ -190,4 +139,5 @@ def _cell_keys(
     key = cloud
     for axis, side in enumerate(sides):
         key = key * side + cell[:, axis].long()
-    return key, total
+    kept, of_point = torch.unique(key, return_inverse=True)
+    return of_point, kept // total

@@ -1,15 +1,26 @@
-"""farthest_points and grid_points against their definitions."""
+"""Farthest points and the cells of a grid against their definitions."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
-from ops_twins import farthest_twin, over_batch, squared
 from torch import Generator, Tensor
+from twins import farthest_twin, over_batch, squared
 
-from veckm.models import ops
+from veckm.models import sampling
+from veckm.models.clouds import Clouds
+from veckm.models.sampling import farthest_points
 
 
 def cloud(generator: Generator, *shape: int) -> Tensor:
     return torch.rand(*shape, 3, generator=generator, dtype=torch.float64)
+
+
+def chunked(pos: Tensor, count: int) -> Tensor:
+    """As clouds of many points are sampled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "_LARGE", 0)
+        return farthest_points(pos, count)
 
 
 def reach(pos: Tensor, picks: Tensor) -> float:
@@ -20,7 +31,7 @@ def reach(pos: Tensor, picks: Tensor) -> float:
 @pytest.mark.parametrize("count", [1, 2, 17, 50])
 def test_the_picks_are_those_of_the_definition(count: int, generator: Generator) -> None:
     pos = cloud(generator, 3, 50)
-    picks = ops.farthest_points(pos, count)
+    picks = farthest_points(pos, count)
     if count == 50:  # all of them, in any order
         assert torch.equal(picks.sort(1).values, torch.arange(50).expand(3, 50))
     else:
@@ -30,14 +41,16 @@ def test_the_picks_are_those_of_the_definition(count: int, generator: Generator)
 def test_the_picks_do_not_depend_on_the_order_of_the_points(generator: Generator) -> None:
     pos = cloud(generator, 1, 60)
     order = torch.randperm(60, generator=generator)
-    picks, moved = ops.farthest_points(pos, 12), ops.farthest_points(pos[:, order], 12)
+    picks, moved = farthest_points(pos, 12), farthest_points(pos[:, order], 12)
     assert torch.equal(order[moved[0]], picks[0])
 
 
-@pytest.mark.parametrize("method", ["exact", "chunked"])
-def test_no_row_is_picked_twice_even_where_points_coincide(method: str) -> None:
+@pytest.mark.parametrize("pick", [farthest_points, chunked])
+def test_no_row_is_picked_twice_even_where_points_coincide(
+    pick: Callable[[Tensor, int], Tensor],
+) -> None:
     pos = torch.zeros(2, 700, 3)
-    picks = ops.farthest_points(pos, 300, method=method)  # type: ignore[arg-type]
+    picks = pick(pos, 300)
     assert picks.shape == (2, 300)
     assert all(len(row.unique()) == 300 for row in picks)
 
@@ -45,7 +58,7 @@ def test_no_row_is_picked_twice_even_where_points_coincide(method: str) -> None:
 @pytest.mark.parametrize("count", [1, 3, 200, 1001, 1499])
 def test_chunks_give_the_number_asked_for_each_once(count: int, generator: Generator) -> None:
     pos = cloud(generator, 2, 1500)
-    picks = ops.farthest_points(pos, count, method="chunked")
+    picks = chunked(pos, count)
     assert picks.shape == (2, count)
     assert all(len(row.unique()) == count for row in picks)
     assert int(picks.min()) >= 0
@@ -54,47 +67,36 @@ def test_chunks_give_the_number_asked_for_each_once(count: int, generator: Gener
 
 def test_chunks_cover_the_cloud_almost_as_well(generator: Generator) -> None:
     pos = torch.nn.functional.normalize(cloud(generator, 1, 3000) - 0.5, dim=-1)
-    exact = reach(pos[0], ops.farthest_points(pos, 300, method="exact")[0])
-    chunked = reach(pos[0], ops.farthest_points(pos, 300, method="chunked")[0])
+    exact = reach(pos[0], farthest_points(pos, 300)[0])
+    near = reach(pos[0], chunked(pos, 300)[0])
     random = reach(pos[0], torch.randperm(3000, generator=generator)[:300])
-    assert exact <= chunked < 0.7 * random
+    assert exact <= near < 0.7 * random
 
 
 def test_one_chunk_is_exact(generator: Generator) -> None:
     pos = cloud(generator, 2, 400)
-    exact = ops.farthest_points(pos, 100, method="exact")
-    chunked = ops.farthest_points(pos, 100, method="chunked")
-    assert torch.equal(exact.sort(1).values, chunked.sort(1).values)
+    exact = farthest_points(pos, 100)
+    assert torch.equal(exact.sort(1).values, chunked(pos, 100).sort(1).values)
 
 
-def test_what_cannot_be_picked_is_said(generator: Generator) -> None:
-    pos = cloud(generator, 2, 10)
-    with pytest.raises(ValueError, match="11 farthest points were requested of pos of shape"):
-        ops.farthest_points(pos, 11)
-    with pytest.raises(ValueError, match="count must be at least 1"):
-        ops.farthest_points(pos, 0)
-    with pytest.raises(ValueError, match="method must be"):
-        ops.farthest_points(pos, 1, method="best")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"pass clouds \(B, N, 3\)"):
-        ops.farthest_points(pos[0], 1)
-
-
-def test_grid_points_are_the_means_of_the_cells(generator: Generator) -> None:
+def test_the_points_of_a_grid_are_the_means_of_its_cells(generator: Generator) -> None:
     pos = 2 * cloud(generator, 80) - 1
     batch = torch.arange(2).repeat_interleave(40)
-    mean, of, into = ops.grid_points(pos, 0.5, batch)
+    into, found = Clouds.of(pos, batch).cells(0.5)
     cells: dict[tuple[int, ...], list[int]] = {}
     for i, x in enumerate(pos):
         key = (int(batch[i]), *(int(v) for v in torch.floor(x / 0.5)))
         cells.setdefault(key, []).append(i)
-    assert len(mean) == len(cells)
+    assert len(found.pos) == len(cells)
     for row, key in enumerate(sorted(cells)):
         rows = cells[key]
-        torch.testing.assert_close(mean[row], pos[rows].mean(0))
-        assert int(of[row]) == key[0]
+        torch.testing.assert_close(found.pos[row], pos[rows].mean(0))
+        assert int(found.batch[row]) == key[0]
         assert {int(into[i]) for i in rows} == {row}
 
 
 def test_cells_that_cannot_be_numbered_are_refused() -> None:
     with pytest.raises(ValueError, match="use a larger size"):
-        ops.grid_points(torch.tensor([[0.0, 0, 0], [1e9, 1e9, 1e9]]), 1e-3)
+        Clouds.of(torch.tensor([[0.0, 0, 0], [1e9, 1e9, 1e9]])).cells(1e-3)
+    with pytest.raises(ValueError, match="size must be positive"):
+        Clouds.of(torch.zeros(2, 3)).cells(0.0)
