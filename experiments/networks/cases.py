@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from experiments.networks import COMPARED
 from veckm.models import PointModel, Task, create_model
 
 Network = Literal["pointmlp", "pointnet", "pointnet2", "pct", "point_transformer"]
@@ -36,8 +37,9 @@ class Case:
 
     def make(self, task: Task, classes: int, channels: int = 0, seed: int = 0) -> PointModel:
         """The network with its first weights."""
+        compared = {kind.name: kind for kind in COMPARED if kind.task == task}
         return create_model(
-            self.network,
+            compared.get(self.network, self.network),
             veckm=self.veckm,
             task=task,
             num_classes=classes,

@@ -13,12 +13,12 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
+from experiments.networks.dgcnn import EdgeConv
+from experiments.networks.kpconv import kernel_sums, kernel_weights
 from experiments.table1.paper import LocalEncoder
 from veckm.data.sampling import directions, make_generator, uniform
 from veckm.models.clouds import Clouds
-from veckm.models.dgcnn import EdgeConv
 from veckm.models.fused import mlp_maxpool
-from veckm.models.kpconv import kernel_sums, kernel_weights
 from veckm.models.layers import LinearBN, mlp
 
 _SLOPE = 0.2  # of DGCNN's leaky ReLU

@@ -84,8 +84,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(
     assert all(torch.equal(v, second.model[k]) for k, v in first.model.items())
     before = (tmp_path / "parts" / "last.pt").read_bytes()
     err = fails(capsys, "train", "classification", data, "--out", tmp_path / "parts", *options,
-                "--model", "dgcnn")  # fmt: skip
-    assert "its config differs: name is 'pointnet' there and 'dgcnn' here" in err
+                "--model", "pct")  # fmt: skip
+    assert "its config differs: name is 'pointnet' there and 'pct' here" in err
     assert (tmp_path / "parts" / "last.pt").read_bytes() == before
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cloud_twins import ball_twin, farthest_twin, interpolate_twin, knn_twin
 from torch import Generator, Tensor
-from twins import ball_twin, farthest_twin, interpolate_twin, knn_twin
 
 from veckm.models.clouds import Clouds, per_cloud
 from veckm.models.layers import LinearBN, apply_valid

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from experiments.networks import dgcnn
 from torch import Generator, Tensor, nn
 
 from veckm.models import fused
@@ -117,7 +118,7 @@ def test_the_maximum_over_edges_needs_no_edges(
     learned(layer, generator)
     near = torch.stack([torch.randperm(15, generator=generator)[:4] for _ in range(15)])
     check(
-        lambda m, x: fused.edge_maxpool(m.weight, m.norm, slope, x, near),
+        lambda m, x: dgcnn.edge_maxpool(m.weight, m.norm, slope, x, near),
         lambda m, x: edge_maxpool(m.weight, m.norm, slope, x, near),
         layer,
         random(generator, 15, 4),

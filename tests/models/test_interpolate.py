@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from cloud_twins import interpolate_twin
 from torch import Generator, Tensor
-from twins import interpolate_twin
 
 from veckm.models.clouds import Clouds
 

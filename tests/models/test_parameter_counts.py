@@ -1,8 +1,9 @@
 """How many numbers each network learns, beside what the papers count."""
 
 import pytest
+from experiments.networks import COMPARED
 
-from veckm.models import Task, create_model, default_encoding, parameter_count
+from veckm.models import PointModel, Task, create_model, default_encoding, parameter_count
 
 CLASSES: dict[str, int] = {
     "classification": 40,
@@ -33,12 +34,17 @@ COUNTS: dict[tuple[str, Task], tuple[int, int]] = {  # plain, with VecKM
 }
 
 
+def network(name: str, task: Task) -> str | type[PointModel]:
+    """A class of the experiments, or the name of one of the package's."""
+    return {(kind.name, kind.task): kind for kind in COMPARED}.get((name, task), name)
+
+
 @pytest.mark.parametrize(("name", "task"), list(COUNTS))
 def test_the_count_is_the_one_documented(name: str, task: Task) -> None:
     got = tuple(
         parameter_count(
             create_model(
-                name,
+                network(name, task),
                 task=task,
                 veckm=veckm,
                 num_classes=CLASSES[task],
@@ -69,8 +75,9 @@ def test_the_count_is_the_one_documented(name: str, task: Task) -> None:
 def test_the_count_is_within_a_hundredth_of_the_papers(
     name: str, task: Task, veckm: bool, millions: float
 ) -> None:
+    kind = network(name, task)
     model = create_model(
-        name, task=task, veckm=veckm, num_classes=CLASSES[task], in_channels=CHANNELS[task]
+        kind, task=task, veckm=veckm, num_classes=CLASSES[task], in_channels=CHANNELS[task]
     )
     assert parameter_count(model) == pytest.approx(1e6 * millions, rel=0.01)
 

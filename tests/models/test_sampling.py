@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from cloud_twins import farthest_twin, over_batch, squared
 from torch import Generator, Tensor
-from twins import farthest_twin, over_batch, squared
 
 from veckm.models import sampling
 from veckm.models.clouds import Clouds

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from cloud_twins import ball_twin, knn_twin, over_batch
 from torch import Generator, Tensor
-from twins import ball_twin, knn_twin, over_batch
 
 from veckm.models import search
 from veckm.models.clouds import Clouds, gather

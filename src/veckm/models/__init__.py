@@ -7,22 +7,18 @@ from typing import Any, get_args
 
 from torch import nn
 
-from veckm.models import dgcnn, kpconv, pct, point_transformer, pointmlp, pointnet, pointnet2
+from veckm.models import pct, point_transformer, pointnet, pointnet2
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.config import EncodingConfig, ModelConfig, PartsConfig, Task
-from veckm.models.dgcnn import EdgeConv
 from veckm.models.encoding import Encoding
 from veckm.models.fused import mlp_maxpool
-from veckm.models.kpconv import KernelConv
 from veckm.models.layers import LinearBN, mlp, seeded
 
 __all__ = [
     "NETWORKS",
     "Classifier",
-    "EdgeConv",
     "Encoding",
     "EncodingConfig",
-    "KernelConv",
     "LinearBN",
     "ModelConfig",
     "Output",
@@ -52,18 +48,11 @@ NETWORKS: tuple[type[PointModel], ...] = (
     pct.PCTParts,
     point_transformer.PointTransformerClassifier,
     point_transformer.PointTransformerScenes,
-    pointmlp.PointMLPClassifier,
-    pointmlp.PointMLPParts,
-    dgcnn.DGCNNClassifier,
-    dgcnn.DGCNNParts,
-    dgcnn.DGCNNScenes,
-    kpconv.KPConvClassifier,
-    kpconv.KPConvScenes,
 )
 
 
 def create_model(
-    name: str,
+    name: str | type[PointModel],
     *,
     task: Task = "classification",
     veckm: bool = False,
@@ -77,8 +66,10 @@ def create_model(
     """A network by its name, with initial weights that depend on ``seed`` alone.
 
     Args:
-        name: one of :func:`list_models`.
-        task: ``"classification"``, ``"part-segmentation"`` or ``"semantic-segmentation"``.
+        name: one of :func:`list_models`, or a class of your own derived from :class:`Classifier`,
+            :class:`PartSegmenter` or :class:`SemanticSegmenter`.
+        task: ``"classification"``, ``"part-segmentation"`` or ``"semantic-segmentation"``; a class
+            has its own.
         veckm: the counterpart with VecKM, built as in the VecKM paper.
         encoding: VecKM's part of the network, with ``veckm=True``; :func:`default_encoding` of the
             network and the task if None.
@@ -95,7 +86,7 @@ def create_model(
         >>> model(torch.rand(2, 1024, 3)).logits.shape
         torch.Size([2, 40])
     """
-    kind = _find(name, task)
+    kind = _find(name, task) if isinstance(name, str) else name
     if encoding is not None and not veckm:
         raise ValueError("encoding is given, but veckm=False: pass veckm=True with it")
     if veckm and encoding is None:
@@ -104,7 +95,7 @@ def create_model(
     known = own - {field.name for field in fields(ModelConfig)}
     if unknown := [key for key in options if key not in known]:
         raise TypeError(
-            f"{name} for {task} has no option {', '.join(unknown)}; it has "
+            f"{kind.name} for {kind.task} has no option {', '.join(unknown)}; it has "
             f"{', '.join(sorted(known)) or 'none'}. Options of VecKM go into encoding="
         )
     config = kind.config_type(num_classes, in_channels, encoding, seed, **options)

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from veckm.models.clouds import Clouds, gather
-from veckm.models.layers import LinearBN, Norm, activate
+from veckm.models.clouds import Clouds
+from veckm.models.layers import LinearBN, activate
 from veckm.nn import ComplexLinear
 
 #: Numbers of x that are held at a time.
@@ -58,45 +58,6 @@ def mlp_with_global(
     return out
 
 
-def edge_maxpool(
-    weight: Tensor,  # (C_out, 2 C), Theta and Phi
-    norm: Norm,
-    slope: float,
-    x: Tensor,  # (N, C)
-    near: Tensor,  # (N, K)
-) -> Tensor:  # (N, C_out)
-    r"""The maximum over edges of one layer on (f_j - f_i, f_i), without the N x K edges.
-
-    .. math:: \Theta (f_j - f_i) + \Phi f_i = u_j + c_i, \qquad
-              u = \Theta f, \quad c = (\Phi - \Theta) f
-
-    Norm and activation are monotone in each channel, so the maximum over the edges of i is that of
-    u (the minimum where gamma < 0), and the mean and variance over all edges follow from sums over
-    neighbors: Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i).
-    """
-    if torch.is_autocast_enabled(x.device.type) or near.numel() < 2:
-        own = x[:, None].expand(-1, near.shape[1], -1)
-        edge = torch.cat((gather(x, near) - own, own), dim=-1) @ weight.t()
-        return activate(norm(edge), slope).amax(1)
-    theta, phi = weight.chunk(2, dim=1)
-    u, c = x @ theta.t(), x @ (phi - theta).t()
-    sign = torch.where(norm.weight.detach() < 0, -1.0, 1.0).to(u)
-    best = sign * nn.functional.embedding_bag(near, sign * u, mode="max")
-    if not norm.training:
-        scale, shift = norm.scale_and_shift()
-        return activate((best + c) * scale + shift, slope)
-    edges = near.numel()
-    share = torch.bincount(near.flatten(), minlength=len(u)).to(u) / edges  # (N,)
-    u_mean, c_mean = share @ u, c.mean(0)
-    off_u, off_c = u - u_mean, c - c_mean
-    around = nn.functional.embedding_bag(near, off_u, mode="sum")  # (N, C_out)
-    var = share @ off_u.square() + off_c.square().mean(0) + 2 * (around * off_c).sum(0) / edges
-    var = var.clamp_min(0)
-    _track(norm, u_mean + c_mean, var, edges)
-    scale = norm.weight * (var + norm.eps).rsqrt()
-    return activate((best + c - u_mean - c_mean) * scale + norm.bias, slope)
-
-
 def mlp_maxpool(
     layers: nn.Sequential | LinearBN,  # the last of them LinearBN
     x: Tensor,  # (B, N, K), or (N, K) with clouds
@@ -116,20 +77,20 @@ def mlp_maxpool(
         return out
     norm = last.norm
     y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
-    _track(norm, mean, var, x.shape[0] * x.shape[1])
+    track(norm, mean, var, x.shape[0] * x.shape[1])
     return activate(y, last.slope)
 
 
 @torch.no_grad()
-def _track(norm: nn.BatchNorm1d, mean: Tensor, var: Tensor, rows: int) -> None:
+def track(norm: nn.BatchNorm1d, mean: Tensor, var: Tensor, rows: int) -> None:
     """Update the running statistics as torch's own batch norm does."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
-    assert norm.momentum is not None
     norm.num_batches_tracked += 1
-    norm.running_mean.lerp_(mean, norm.momentum)
-    norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
+    share = 1 / int(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+    norm.running_mean.lerp_(mean, share)
+    norm.running_var.lerp_(var * (rows / (rows - 1)), share)
 
 
 class _NormMax(torch.autograd.Function):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ClassifierConfig, DropoutPartsConfig
-from veckm.models.fused import edge_maxpool, mlp_maxpool, mlp_with_global
+from veckm.models.fused import mlp_maxpool, mlp_with_global, track
 from veckm.models.layers import LinearBN, MatrixHead, Norm, activate, head, mlp
 
 _SLOPE = 0.2
@@ -38,7 +38,7 @@ class EdgeConv(nn.Module):
 
     The first layer is linear in both arguments, so it is applied to points and not to edges:
     :math:`\Theta (f_j - f_i) + \Phi f_i = \Theta f_j + (\Phi - \Theta) f_i`, K times less work.
-    A single layer needs no edges at all: ``veckm.models.fused.edge_maxpool``.
+    A single layer needs no edges at all: :func:`edge_maxpool`.
 
     Args:
         channels: of the input.
@@ -57,6 +57,45 @@ class EdgeConv(nn.Module):
         theta, phi = self.linear.weight.chunk(2, dim=1)
         edge = gather(x @ theta.t(), near) + (x @ (phi - theta).t())[:, None]
         return mlp_maxpool(self.layers, activate(self.norm(edge), _SLOPE))
+
+
+def edge_maxpool(
+    weight: Tensor,  # (C_out, 2 C), Theta and Phi
+    norm: Norm,
+    slope: float,
+    x: Tensor,  # (N, C)
+    near: Tensor,  # (N, K)
+) -> Tensor:  # (N, C_out)
+    r"""The maximum over edges of one layer on (f_j - f_i, f_i), without the N x K edges.
+
+    .. math:: \Theta (f_j - f_i) + \Phi f_i = u_j + c_i, \qquad
+              u = \Theta f, \quad c = (\Phi - \Theta) f
+
+    Norm and activation are monotone in each channel, so the maximum over the edges of i is that of
+    u (the minimum where gamma < 0), and the mean and variance over all edges follow from sums over
+    neighbors: Var(u_j + c_i) = Var(u_j) + Var(c_i) + 2 Cov(u_j, c_i).
+    """
+    if torch.is_autocast_enabled(x.device.type) or near.numel() < 2:
+        own = x[:, None].expand(-1, near.shape[1], -1)
+        edge = torch.cat((gather(x, near) - own, own), dim=-1) @ weight.t()
+        return activate(norm(edge), slope).amax(1)
+    theta, phi = weight.chunk(2, dim=1)
+    u, c = x @ theta.t(), x @ (phi - theta).t()
+    sign = torch.where(norm.weight.detach() < 0, -1.0, 1.0).to(u)
+    best = sign * nn.functional.embedding_bag(near, sign * u, mode="max")
+    if not norm.training:
+        scale, shift = norm.scale_and_shift()
+        return activate((best + c) * scale + shift, slope)
+    edges = near.numel()
+    share = torch.bincount(near.flatten(), minlength=len(u)).to(u) / edges  # (N,)
+    u_mean, c_mean = share @ u, c.mean(0)
+    off_u, off_c = u - u_mean, c - c_mean
+    around = nn.functional.embedding_bag(near, off_u, mode="sum")  # (N, C_out)
+    var = share @ off_u.square() + off_c.square().mean(0) + 2 * (around * off_c).sum(0) / edges
+    var = var.clamp_min(0)
+    track(norm, u_mean + c_mean, var, edges)
+    scale = norm.weight * (var + norm.eps).rsqrt()
+    return activate((best + c - u_mean - c_mean) * scale + norm.bias, slope)
 
 
 def convolve(edges: nn.ModuleList, clouds: Clouds, x: Tensor, near: Tensor, k: int) -> Tensor:
