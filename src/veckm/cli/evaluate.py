@@ -121,7 +121,7 @@ class _Evaluate(networks.NetworkVerb):
         saved.restore(model, self.checkpoint)
         normals, classes = bool(config["in_channels"]), saved.data["classes"]
         wanted = networks.Selection(self.data, "test", task.points, normals, classes)
-        samples = self.to_test(self.read(wanted), task.points)
+        samples = self.prepare(self.read(wanted), task.points, train=False)
         if list(samples.classes) != classes:
             raise ValueError(
                 f"{self.data} has the classes {_listed(samples.classes)}, but {self.checkpoint} "

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from tyro.conf import Positional, arg
@@ -68,11 +68,9 @@ class NetworkVerb(Verb):
         samples = self._read(wanted)
         return samples if self.limit is None else take(samples, self.limit, seed)
 
-    def to_train(self, samples: Samples, points: int) -> Samples:  # noqa: ARG002
-        """What is drawn in training: objects as they are."""
+    def prepare(self, samples: Samples, points: int, train: bool) -> Samples:  # noqa: ARG002
+        """What is drawn for training or evaluation: objects as they are."""
         return samples
-
-    to_test = to_train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +80,10 @@ class ObjectVerb(NetworkVerb):
     kind = Classification
 
     def _read(self, wanted: Selection) -> Samples:
-        options: dict[str, Any] = {"normals": wanted.normals, "cache": self.cache}
-        return read_modelnet(wanted.folder, wanted.split, points=wanted.points, **options)
+        points, normals = wanted.points, wanted.normals
+        return read_modelnet(
+            wanted.folder, wanted.split, points=points, normals=normals, cache=self.cache
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +96,13 @@ class PartVerb(NetworkVerb):
     """Repeat points of objects that have too few; the repetitions are not counted."""
 
     def _read(self, wanted: Selection) -> Samples:
-        part: Literal["trainval", "test"] = "trainval" if wanted.split == "train" else "test"
-        options: dict[str, Any] = {"normals": wanted.normals, "cache": self.cache}
         return read_shapenetpart(
-            wanted.folder, part, points=wanted.points, repeat=self.repeat, **options
+            wanted.folder,
+            "trainval" if wanted.split == "train" else "test",
+            points=wanted.points,
+            normals=wanted.normals,
+            repeat=self.repeat,
+            cache=self.cache,
         )
 
 
@@ -129,15 +132,11 @@ class SceneVerb(NetworkVerb):
             cache=self.cache,
         )
 
-    def to_train(self, samples: Samples, points: int) -> Samples:
-        """Overlapping blocks, or crops of scenes."""
+    def prepare(self, samples: Samples, points: int, train: bool) -> Samples:
+        """Crops of scenes or overlapping blocks for training, else every point once."""
         if self.scenes:
-            return Scenes(samples, points)
-        return Blocks(samples, points=points, stride=0.5)
-
-    def to_test(self, samples: Samples, points: int) -> Samples:
-        """Every point once."""
-        return Scenes(samples) if self.scenes else Blocks(samples, points=points, every=True)
+            return Scenes(samples, points if train else None)
+        return Blocks(samples, points=points, stride=0.5 if train else None, every=not train)
 
 
 def table(scores: dict[str, float]) -> str:

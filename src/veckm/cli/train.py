@@ -8,11 +8,11 @@ same options.
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Suppress, arg
+from tyro.conf import OmitArgPrefixes, Suppress, arg
 
 from veckm import __version__
 from veckm.cli import networks
@@ -22,17 +22,22 @@ from veckm.data.meshes import load_meshes
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out
 from veckm.memory import keep_freed_memory
-from veckm.tasks.labeling import Classification
+from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
-from veckm.tasks.normals.examples import Recipe, clouds
+from veckm.tasks.normals.examples import Recipe as CloudCounts
+from veckm.tasks.normals.examples import clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.train import Budget, make_example
 from veckm.tasks.normals.train import train as train_normals
 from veckm.training import train
 from veckm.training.ranks import joined
+from veckm.training.recipe import Recipe
 
-_Default = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]
+_Points = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]
 _Normals = Annotated[Flag, arg(help="Give the network the normals too, where the data has them.")]
+_Recipe = Annotated[
+    OmitArgPrefixes[Recipe], arg(help="Of the optimizer; the seed is that of the weights too.")
+]
 _Out = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/TASK)")]
 
 
@@ -47,40 +52,33 @@ class TrainNormals(Verb):
     """Folder for checkpoints, the log, and the weights at the end."""
     meshes: Path | None = None
     """Folder with .ply, .off, .obj or .stl meshes to learn from."""
-    per_mesh: int = 3
-    """Clouds of each mesh."""
-    procedural: int = 70
-    """Clouds of procedural surfaces."""
-    scans: int = 20
-    """Clouds of statues and streets as scanners see them."""
+    clouds: OmitArgPrefixes[CloudCounts] = field(default_factory=CloudCounts)
     stages: int = 2
     """Stages of the network."""
     hidden: int = 16
     """Numbers per neighbor."""
     steps: int = 3000
     """Steps of every stage."""
-    seed: int = 0
-    """Of the clouds, the weights and the order."""
 
     def run(self) -> None:
         """Make the clouds, train, save."""
-        recipe = Recipe(self.per_mesh, self.procedural, self.scans, self.seed)
-        budget = Budget(steps=self.steps, seed=self.seed)
+        seed = self.clouds.seed
+        budget = Budget(steps=self.steps, seed=seed)
         begin = time.perf_counter()
         found = {} if self.meshes is None else load_meshes(self.meshes)
         examples = []
-        for name, pos, normal in clouds(found, recipe):
+        for name, pos, normal in clouds(found, self.clouds):
             examples.append(make_example(pos, normal))
             self.show(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError(
                 "there is nothing to learn from: give --meshes, --procedural or --scans"
             )
-        net, weights = NormalNet(self.stages, self.hidden, seed=self.seed), "normals.safetensors"
+        net, weights = NormalNet(self.stages, self.hidden, seed=seed), "normals.safetensors"
         train_normals(net, examples, budget, self.out, self.show)
         about: dict[str, object] = {
             "veckm": __version__,
-            "recipe": asdict(recipe),
+            "recipe": asdict(self.clouds),
             "budget": asdict(budget),
             "meshes": sorted(found),
             "minutes": round((time.perf_counter() - begin) / 60, 1),
@@ -96,19 +94,15 @@ class _Train(networks.NetworkVerb):
 
     data: networks.Folder
     """Folder with the data; nothing is downloaded."""
+    recipe: _Recipe
     out: _Out = None
-    """Folder for the checkpoint of the last epoch, the log and the metrics."""
+    """Folder for the checkpoint of the last epoch, the log and the metrics; a stopped run
+    resumes when it is run again."""
     model: str = "pointnet"
     """Name of the network: pointnet, pointnet2, pct, ...; a wrong one lists those of the task."""
     veckm: Flag = False
     """Use the network's VecKM counterpart."""
-    epochs: _Default = None
-    """Passes over the data."""
-    batch: _Default = None
-    """Clouds per step, all processes together."""
-    rate: float = 1e-3
-    """First learning rate."""
-    points: _Default = None
+    points: _Points = None
     """Points per cloud."""
     val_share: float = 0.0
     """Share of the training split that is held out for validation, chosen by the seed."""
@@ -116,8 +110,6 @@ class _Train(networks.NetworkVerb):
     """Validate after every so many epochs; 0 for the last only."""
     no_augment: Flag = False
     """Do not augment the clouds."""
-    seed: int = 0
-    """Of the weights, the order and the augmentation."""
     normals: Suppress[bool] = False  # an option where the data has normals
     classes: Suppress[tuple[str, ...]] = CLASSES  # an option for scenes
 
@@ -138,9 +130,6 @@ class _Train(networks.NetworkVerb):
             raise ValueError(
                 f"--model {self.model}: the networks for {task.name} are {', '.join(names)}"
             )
-        given = {"epochs": self.epochs, "batch": self.batch}
-        given = {name: value for name, value in given.items() if value is not None}
-        recipe = task.recipe(rate=self.rate, seed=self.seed, **given)
         with joined(device) as ranks:
             say = self.show if ranks.first else lambda *_: None
             samples, validation = self._sets(task.points)
@@ -151,19 +140,19 @@ class _Train(networks.NetworkVerb):
                 veckm=self.veckm,
                 num_classes=task.num_classes,
                 in_channels=samples.in_channels,
-                seed=self.seed,
+                seed=self.recipe.seed,
             )
             say(
                 f"veckm {__version__} train {task.name}: {self.model}"
                 f"{' with VecKM' if self.veckm else ''}, {parameter_count(model):,} parameters",
                 f"{len(samples):,} samples of {self.data}, checksum {samples.checksum[:12]}",
-                f"{recipe}",
+                f"{self.recipe}",
             )
             scores = train(
                 model,
                 task,
                 samples,
-                recipe,
+                self.recipe,
                 out,
                 augment=None if self.no_augment else self._augment(task),
                 validation=validation,
@@ -172,29 +161,27 @@ class _Train(networks.NetworkVerb):
                 note=say,
             )
             if scores and ranks.first:
-                about = {"task": task.name, "epoch": recipe.epochs, "set": "validation"}
+                about = {"task": task.name, "epoch": self.recipe.epochs, "set": "validation"}
                 save_json(out / "metrics.json", {**about, **scores})
                 say("validation, last epoch", networks.table(scores))
             if ranks.first:
-                self.report(task=task.name, epochs=recipe.epochs, out=out, scores=scores)
+                self.report(task=task.name, epochs=self.recipe.epochs, out=out, scores=scores)
 
     def _sets(self, points: int) -> tuple[Samples, Samples | None]:
         """The training set, and a share of it held out for validation: rooms, not their blocks."""
         wanted = networks.Selection(self.data, "train", points, self.normals, self.classes)
-        samples = self.read(wanted, self.seed)
-        if self.val_share == 0:
-            return self.to_train(samples, points), None
-        kept, held = hold_out(samples, self.val_share, self.seed)
-        return self.to_train(kept, points), self.to_test(held, points)
+        samples, held = self.read(wanted, self.recipe.seed), None
+        if self.val_share:
+            samples, held = hold_out(samples, self.val_share, self.recipe.seed)
+            held = self.prepare(held, points, train=False)
+        return self.prepare(samples, points, train=True), held
 
 
 @dataclass(frozen=True)
 class TrainClassification(networks.ObjectVerb, _Train):
-    """Train a network to classify objects, on ModelNet in any of its layouts.
+    """Train a network to classify objects, on ModelNet in any of its layouts."""
 
-    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
-    """
-
+    recipe: _Recipe = Classification.default_recipe
     normals: _Normals = False
     smoothing: float = 0.0
     """Smooth the labels by so much; the authors of VecKM use 0.2."""
@@ -210,20 +197,16 @@ class TrainClassification(networks.ObjectVerb, _Train):
 
 @dataclass(frozen=True)
 class TrainPartSegmentation(networks.PartVerb, _Train):
-    """Train a network to segment objects into parts, on ShapeNetPart.
+    """Train a network to segment objects into parts, on ShapeNetPart."""
 
-    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
-    """
-
+    recipe: _Recipe = PartSegmentation.default_recipe
     normals: _Normals = False
 
 
 @dataclass(frozen=True)
 class TrainSemanticSegmentation(networks.SceneVerb, _Train):
-    """Train a network to classify every point of a room, on S3DIS or scenes like it.
+    """Train a network to classify every point of a room, on S3DIS or scenes like it."""
 
-    The last epoch is kept; nothing is chosen by a test. A stopped run resumes when run again.
-    """
-
+    recipe: _Recipe = SemanticSegmentation.default_recipe
     classes: tuple[str, ...] = CLASSES
     """Names of the labels, in their order."""

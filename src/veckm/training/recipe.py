@@ -22,11 +22,11 @@ class Recipe:
     The rest of an epoch that does not fill a batch is left out; it is another rest every time.
     """
 
-    epochs: int = 250  #: E
+    epochs: int = 250  #: E, passes over the data
     batch: int = 32  #: clouds per step, all processes together
     rate: float = 1e-3  #: eta, the first learning rate
     weight_decay: float = 0.0  #: of the optimizer; none in the paper
-    seed: int = 0  #: of the order, the augmentation and dropout; initial weights have their own
+    seed: int = 0  #: of the order, the augmentation and dropout
     amp: bool = True  #: mixed precision, on CUDA only
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"  #: "sgd" has a momentum of 0.9
     clip: float = 0.0  #: largest norm of the gradient; 0 for no limit

@@ -31,11 +31,11 @@ _LEAST, _MOST = 0.0004, 0.015
 class Recipe:
     """How many clouds of each kind."""
 
-    per_mesh: int = 3
-    procedural: int = 70
-    scans: int = 20
-    seed: int = 0
-    sizes: tuple[int, ...] = _SIZES
+    per_mesh: int = 3  #: clouds of each mesh
+    procedural: int = 70  #: clouds of procedural surfaces
+    scans: int = 20  #: clouds of statues and streets as scanners see them
+    seed: int = 0  #: of everything that is random
+    sizes: tuple[int, ...] = _SIZES  #: points of a cloud, one of these
 
 
 def clouds(
