@@ -98,69 +98,56 @@ class Encode(CloudVerb):
         suggested = radius is None and self.beta is None
         if suggested:
             if len(pos) < 2:
-                raise ValueError(
-                    "a single point has no density to suggest a radius from: give --radius"
-                )
+                raise ValueError("a single point has no density to suggest a radius: give --radius")
             radius = suggest_radius(pos, neighbors=_NEIGHBORS)
         encoder = self._encoder(radius)
         x = _centered(pos, encoder.alpha[0], self.eps)
-        dtype, computed_in = _name(pos.dtype), _name(x.dtype)
-        box = (pos.amax(0) - pos.amin(0)).tolist()
-        self.title("encode")
-        self.show(
-            labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, {dtype}"),
-            labeled(
-                "", f"box {text.box(box)}, in the cloud's own units, computed in {computed_in}"
-            ),
-        )
-        if note := _rounding(pos, encoder.radius[0]):
-            self.show(labeled("note", note))
-        neighbors = min(_NEIGHBORS, len(pos) - 1) if suggested else None
-        self.show(*self._settings(encoder, neighbors))
+        about = self.show_cloud(source, pos)
+        note, computed_in = _rounding(pos, encoder.radius[0]), str(x.numpy().dtype)
+        self.show(*([] if note is None else [labeled("note", note)]))
+        self.show(*self._settings(encoder, min(_NEIGHBORS, len(pos) - 1) if suggested else 0))
         start = time.perf_counter()
         (plan,) = encoder.plans(x, progress=False if self.silent else None)
-        expected = self._show_engine(plan)
+        expected = self._show_engine(plan, computed_in)
         G = plan.encode(encoder.A[0]).to(torch.complex64)
         spent = time.perf_counter() - start
-        about = {"source": source, "points": len(pos), "box": box, "dtype": dtype}
         sizes = {"radius": encoder.radius[0], "alpha": encoder.alpha[0], "beta": encoder.beta[0]}
         self.report(
             cloud={**about, "computed_in": computed_in, "note": note},
             setting={**sizes, "suggested": suggested, "dim": self.dim, "seed": self.seed},
             engine={"engine": plan.engine, "eps": self.eps, "expected": expected},
-            result=self._write(self._stored(G), spent),
+            result=self._write(G, spent),
         )
 
-    def _write(self, stored: Tensor, spent: float) -> dict[str, object]:  # (N, columns)
-        """Write the output, show the result, and return what is reported of it."""
+    def _write(self, G: Tensor, spent: float) -> dict[str, object]:  # (N, D) complex64
+        """Write the encodings in the requested form; returns what is reported of them."""
+        if self.components is not None:
+            G = principal_components([G], self.components).project(G)
+        elif self.dtype == "float16":
+            G = as_real(G).half()
+        stored = G.numpy()
         if self.output is not None:
-            save_array(self.output, stored.numpy())
-        size, threads = stored.numel() * stored.element_size(), torch.get_num_threads()
-        shape, dtype = tuple(stored.shape), _name(stored.dtype)
-        pace = f"{len(stored) / spent:,.0f} points/s on {text.counted(threads, 'thread')}"
+            save_array(self.output, stored)
         self.show(
-            labeled("time", f"{text.seconds(spent)}, {pace}"),
-            labeled("result", f"{shape} {dtype}, {text.bytes_of(size)}"),
+            labeled("time", text.pace(len(G), spent)),
+            labeled("result", f"{stored.shape} {stored.dtype}, {text.bytes_of(stored.nbytes)}"),
             *([] if self.output is None else [labeled("written", str(self.output))]),
         )
-        about = {"shape": shape, "dtype": dtype, "bytes": size, "seconds": spent}
-        return {**about, "threads": threads, "output": self.output}
+        about = {"shape": stored.shape, "dtype": str(stored.dtype), "bytes": stored.nbytes}
+        threads = torch.get_num_threads()
+        return {**about, "seconds": spent, "threads": threads, "output": self.output}
 
     def _encoder(self, radius: float | None) -> VecKM:
         default = None if self.alpha is not None else DEFAULT_DETAIL
+        names = ("alpha", "beta", "window", "engine", "eps", "seed")
         return VecKM(
             self.dim,
-            alpha=self.alpha,
-            beta=self.beta,
             radius=radius,
             detail=default if self.detail is None else self.detail,
-            window=self.window,
-            engine=self.engine,
-            eps=self.eps,
-            seed=self.seed,
+            **{name: getattr(self, name) for name in names},
         )
 
-    def _settings(self, encoder: VecKM, neighbors: int | None = None) -> list[str]:
+    def _settings(self, encoder: VecKM, neighbors: int = 0) -> list[str]:
         why = f" (suggested: half of the points have {neighbors} others or more within it)"
         radius, alpha, beta = encoder.radius[0], encoder.alpha[0], encoder.beta[0]
         scale = f"detail {number(alpha * radius)}: alpha {number(alpha)}, beta {number(beta)}"
@@ -169,11 +156,11 @@ class Encode(CloudVerb):
             labeled("encoding", f"{self.dim} complex numbers per point, seed {self.seed}; {scale}"),
         ]
 
-    def _show_engine(self, plan: Plan) -> dict[str, float | None]:
+    def _show_engine(self, plan: Plan, computed_in: str) -> dict[str, float | None]:
         """Show the engine and the expected seconds of each; returns those, None if it cannot."""
         auto = f"chosen by auto: the least expected time within eps = {self.eps:g}"
         why = auto if self.engine == "auto" else "as requested"
-        self.show(labeled("engine", f"{plan.engine}, {why}"))
+        self.show(labeled("engine", f"{plan.engine} in {computed_in}, {why}"))
         costs = {name: s if math.isfinite(s) else None for name, s in plan.costs.items()}
         for cost, name in sorted((s, name) for name, s in costs.items() if s is not None):
             mark = " <-" if name == plan.engine else ""
@@ -181,30 +168,19 @@ class Encode(CloudVerb):
             self.show(labeled("", f"  {name:<10} {text.seconds(cost):>9} expected{mark}{noisy}"))
         return costs
 
-    def _stored(self, G: Tensor) -> Tensor:  # (N, D) complex64
-        """The requested form of the output: components, half precision, or unchanged."""
-        if self.components is not None:
-            return principal_components([G], self.components).project(G)
-        return as_real(G).half() if self.dtype == "float16" else G
-
 
 def _centered(pos: Tensor, alpha: float, eps: float) -> Tensor:
     """The points relative to the center of their box, in float32 where that is exact enough."""
-    low, high = pos.double().amin(0), pos.double().amax(0)
-    x = pos.double() - (low + high) / 2
+    x = pos.double()
+    x = x - (x.amin(0) + x.amax(0)) / 2
     rounding = float(x.abs().amax()) * torch.finfo(torch.float32).eps / 2
-    if eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= eps / 10:
-        return x.float()
-    return x
+    exact = eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= eps / 10
+    return x.float() if exact else x
 
 
 def _rounding(pos: Tensor, radius: float) -> str | None:
     """A warning about coordinates that were rounded before they were saved."""
-    step = float(pos.abs().amax()) * torch.finfo(pos.dtype).eps
+    step, dtype = float(pos.abs().amax()) * torch.finfo(pos.dtype).eps, pos.numpy().dtype
     if step < radius / 50:
         return None
-    return f"{_name(pos.dtype)} coordinates of this size are {step:.2g} apart; save them as float64"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return f"{dtype} coordinates of this size are {step:.2g} apart; save them as float64"

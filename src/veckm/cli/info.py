@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from timeit import timeit
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from veckm import VecKM, suggest_radius
 from veckm.cli import text
@@ -20,6 +19,7 @@ from veckm.io import FileError, Source, source_if_by_range
 from veckm.io.formats import find
 from veckm.progress import bar
 from veckm.scan.run import TILE
+from veckm.scan.spool import chunks_of
 from veckm.sizes import DEFAULT_DETAIL
 from veckm.tasks.normals import estimate
 
@@ -29,7 +29,6 @@ _DIM = 256
 _TRIAL = 20_000
 #: Where a large cloud's density is measured: the number of places, and points at each, about.
 _PLACES, _AT_PLACE = 16, 5_000
-_BLOCK = 1_000_000
 #: Memory in bytes: of Python and torch, per point in memory, and per number of an encoding. For
 #: 300,000 points normals took 0.79 GB, encodings 0.85 GB (D = 64) and 2.36 GB (D = 256).
 _BASE, _NORMALS, _ENCODE = 0.35e9, 1300, 8 * 3.3
@@ -50,27 +49,28 @@ class Info(Verb):
 
     def run(self) -> None:
         """Read, try, print."""
-        kind, source = find(self.cloud), source_if_by_range(self.cloud)
+        source = source_if_by_range(self.cloud)
         if source is None:
             header = read_cloud(self.cloud)
-            count, xyz = len(header), None if self.quick else header.xyz
-            low, high = header.xyz.min(0), header.xyz.max(0)
+            count, low, high = len(header), header.xyz.min(0), header.xyz.max(0)
+        elif source.count:
+            header, count, (low, high) = source.like(), source.count, source.bounds()
         else:
-            if not source.count:
-                raise FileError(self.cloud, "has no points")
-            header, count = source.like(), source.count
-            low, high = source.bounds()
-            xyz = None if self.quick else _part(source, low, high, self.silent)
+            raise FileError(self.cloud, "has no points")
+        trial: dict[str, Any] = {"spacing": None, "radius": None, "tried": 0, "costs": []}
+        if not self.quick and count > 1:
+            xyz = header.xyz if source is None else _part(source, max(high - low), self.silent)
+            trial = _trial(xyz, (low + high) / 2, count)
         about: dict[str, Any] = {
             "path": str(self.cloud),
-            "format": kind.name,
+            "format": find(self.cloud).name,
             "bytes": self.cloud.stat().st_size,
             "points": count,
             "low": low.tolist(),
             "high": high.tolist(),
             "fields": {name: _dtype(values) for name, values in header.fields.items()},
             "crs": header.crs,
-            **_trial(xyz, (low + high) / 2, count),
+            **trial,
         }
         self.show(*_lines(about))
         self.report(**about)
@@ -102,61 +102,44 @@ def _lines(about: dict[str, Any]) -> list[str]:
     return [*out, labeled("", f"estimated from {tried} with {threads}")]
 
 
-def _trial(xyz: np.ndarray | None, center: np.ndarray, count: int) -> dict[str, Any]:
-    """Density, the suggested radius and the cost of the verbs, from points of the cloud."""
-    if xyz is None or len(xyz) < 2:
-        return {"spacing": None, "radius": None, "tried": 0, "costs": []}
-    pos = torch.from_numpy(xyz - center)
-    radius = suggest_radius(pos, neighbors=_NEIGHBORS)
-    nearest = pos[(pos - pos[0]).square().sum(1).argsort()[:_TRIAL]]  # as dense as the cloud
-    return {
-        "spacing": suggest_radius(pos, neighbors=1),
-        "radius": radius,
-        "tried": len(nearest),
-        "costs": _costs(nearest, radius, count),
-    }
-
-
 def _dtype(values: np.ndarray) -> str:
     columns = f" x {values.shape[1]}" if values.ndim == 2 else ""
     return f"{values.dtype}{columns}"
 
 
-def _part(source: Source, low: np.ndarray, high: np.ndarray, silent: bool) -> np.ndarray:
+def _part(source: Source, extent: float, silent: bool) -> np.ndarray:  # (n, 3)
     """All points, or all points in boxes around a few: subsampling would change the density."""
     if source.count <= LARGE:
         return source.read_xyz(0, source.count)
     rows = np.random.default_rng(0).integers(source.count, size=_PLACES)
     places = np.concatenate([source.read_xyz(int(row), int(row) + 1) for row in rows])
     # Scans are surfaces: the number of points in a box grows with its area.
-    half = 0.5 * float((high - low).max()) * (_AT_PLACE / source.count) ** 0.5
-    kept = []
+    half, kept = 0.5 * extent * (_AT_PLACE / source.count) ** 0.5, []
     with bar(source.count, None if silent else "density", unit="points") as advance:
-        for start in range(0, source.count, _BLOCK):
-            xyz = source.read_xyz(start, min(start + _BLOCK, source.count))
-            inside = np.zeros(len(xyz), bool)
-            for place in places:
-                inside |= (np.abs(xyz - place) <= half).all(1)
-            kept.append(xyz[inside])
+        for part in chunks_of(source.count):
+            xyz = source.read_xyz(part.start, part.stop)
+            inside = [(np.abs(xyz - place) <= half).all(1) for place in places]
+            kept.append(xyz[np.any(inside, axis=0)])
             advance(len(xyz))
     return np.concatenate(kept)
 
 
-def _costs(pos: Tensor, radius: float, count: int) -> list[dict[str, Any]]:
-    """Seconds and bytes of both verbs, scaled up from a part of the cloud: they are linear."""
+def _trial(xyz: np.ndarray, center: np.ndarray, count: int) -> dict[str, Any]:
+    """Density, the suggested radius, and the cost of both verbs: they are linear."""
+    pos = torch.from_numpy(xyz - center)
+    radius = suggest_radius(pos, neighbors=_NEIGHBORS)
+    nearest = pos[(pos - pos[0]).square().sum(1).argsort()[:_TRIAL]]  # as dense as the cloud
     encoder = VecKM(_DIM, radius=radius, detail=DEFAULT_DETAIL)
-    x = (pos - pos.mean(0)).float()
+    x = (nearest - nearest.mean(0)).float()
     trials: dict[str, tuple[Callable[[], object], float, float]] = {
-        "normals": (lambda: estimate(pos, curvature=True), _NORMALS, _NORMALS_HALO),
+        "normals": (lambda: estimate(nearest, curvature=True), _NORMALS, _NORMALS_HALO),
         "encode": (lambda: encoder(x, progress=False), _ENCODE * _DIM, _ENCODE_HALO),
     }
-    tiles, out = count > LARGE, []
+    tiles, costs = count > LARGE, []
     for verb, (work, point_bytes, halo) in trials.items():
-        held = min(count, int(halo * TILE)) if tiles else count
         work()  # the first call includes what is set up once
-        start = time.perf_counter()
-        work()
-        seconds = (time.perf_counter() - start) / len(pos) * count
-        memory = _BASE + point_bytes * held
-        out.append({"verb": verb, "seconds": seconds, "memory": memory, "tiles": tiles})
-    return out
+        seconds = timeit(work, number=1) / len(nearest) * count
+        memory = _BASE + point_bytes * (min(count, int(halo * TILE)) if tiles else count)
+        costs.append({"verb": verb, "seconds": seconds, "memory": memory, "tiles": tiles})
+    spacing = suggest_radius(pos, neighbors=1)
+    return {"spacing": spacing, "radius": radius, "tried": len(nearest), "costs": costs}

@@ -12,8 +12,7 @@ import torch
 from tyro.conf import arg
 
 from veckm import scan
-from veckm.cli import text
-from veckm.cli.text import labeled
+from veckm.cli.text import labeled, pace
 from veckm.cli.tiles import CloudVerb
 from veckm.cli.verb import Flag, OutputFile, coordinates
 from veckm.cloud import PointCloud
@@ -58,9 +57,7 @@ class Normals(CloudVerb):
     def run_in_memory(self) -> None:
         source, cloud, truth = self.read_input()
         pos = coordinates(cloud)
-        box = text.box((pos.amax(0) - pos.amin(0)).tolist())
-        self.title("normals")
-        self.show(labeled("cloud", f"{source}: {text.counted(len(pos), 'point')}, box {box}"))
+        self.show_cloud(source, pos)
         orient = self._orientation()
         start = time.perf_counter()
         found = estimate(
@@ -71,8 +68,18 @@ class Normals(CloudVerb):
             method=self.method,
         )
         spent = time.perf_counter() - start
+        sample = found.error[:: max(1, len(pos) // 100_000)]
+        low, middle, high = np.quantile(sample.numpy(), [0.1, 0.5, 0.9]).tolist()
+        spread = f"10 % below {low:.2g}, half below {middle:.2g}, 10 % above {high:.2g} degrees"
+        self.show(
+            labeled("method", f"{self.method}, directions: {orient}"),
+            labeled("time", pace(len(pos), spent)),
+            labeled("expected", f"angle error: {spread}"),
+        )
         error = None if truth is None else rmse(angle_error(found.normal, truth))
-        self.show(*self._lines(found, spent, orient, error))
+        if error is not None:
+            known = f"{error:.2f} degrees, root mean square over the known normals of the sample"
+            self.show(labeled("true", f"angle error: {known}"))
         if self.output is not None:
             write(self.output, _with(cloud, found))
             note = "" if self.cloud is None else output_note(self.cloud, self.output)
@@ -99,26 +106,6 @@ class Normals(CloudVerb):
         if self.orient is not None:
             return self.orient
         return "consistent" if self.viewpoint is None else "viewpoint"
-
-    def _lines(
-        self, found: Estimate, spent: float, orient: Orientation, error: float | None
-    ) -> list[str]:
-        speed = f"{len(found.normal) / spent:,.0f} points/s"
-        threads = text.counted(torch.get_num_threads(), "thread")
-        low, middle, high = torch.quantile(
-            found.error[:: max(1, len(found.error) // 100_000)].double(),
-            torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64),
-        ).tolist()
-        spread = f"10 % below {low:.2g}, half below {middle:.2g}, 10 % above {high:.2g} degrees"
-        out = [
-            labeled("method", f"{self.method}, directions: {orient}"),
-            labeled("time", f"{text.seconds(spent)}, {speed} on {threads}"),
-            labeled("expected", f"angle error: {spread}"),
-        ]
-        if error is not None:
-            known = f"{error:.2f} degrees, root mean square over the known normals of the sample"
-            out.append(labeled("true", f"angle error: {known}"))
-        return out
 
 
 def _with(cloud: PointCloud, found: Estimate) -> PointCloud:

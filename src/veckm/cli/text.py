@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
+from tqdm import tqdm
+
 
 def labeled(label: str, text: str) -> str:
     """A line with the label in a column of its own."""
@@ -36,11 +39,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def bytes_of(count: int) -> str:
+def pace(points: int, spent: float) -> str:
+    """A duration, the points per second, and on how many threads."""
+    threads = counted(torch.get_num_threads(), "thread")
+    return f"{seconds(spent)}, {points / spent:,.0f} points/s on {threads}"
+
+
+def bytes_of(count: float) -> str:
     """A size with its unit."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{number(size)} {unit}"
-        size /= 1000
-    return f"{number(size)} TB"
+    return tqdm.format_sizeof(count, "B")

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from torch import Tensor
 from tyro.conf import OmitArgPrefixes, arg
 
-from veckm.cli.text import counted, labeled, seconds
+from veckm.cli.text import box, counted, labeled, seconds
 from veckm.cli.verb import Count, InputFileOrSample, OutputFile, Verb, check_output, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
@@ -78,6 +78,14 @@ class CloudVerb(Verb):
             return str(self.cloud), read_cloud(self.cloud), None
         sample = shapes.scan(_SAMPLE_POINTS)
         return "sample scan", PointCloud(sample.pos.numpy()), sample.normal
+
+    def show_cloud(self, source: str, pos: Tensor) -> dict[str, object]:  # (N, 3)
+        """Print the title and the size of the cloud, in its own units; returns the same."""
+        sides, dtype = (pos.amax(0) - pos.amin(0)).tolist(), str(pos.numpy().dtype)
+        self.title(type(self).__name__.lower())
+        count = counted(len(pos), "point")
+        self.show(labeled("cloud", f"{source}: {count}, {dtype}, box {box(sides)}"))
+        return {"source": source, "points": len(pos), "box": sides, "dtype": dtype}
 
     def scan(self, cloud: Path, operation: Operation, **about: object) -> None:
         """Run an operation on all tiles, and report it with `about`."""

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import webbrowser
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,10 +112,10 @@ class View(Verb):
         from veckm.viewer import DisplayCloud
 
         if self.cloud is None:
-            name, cloud = "sample statue", PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
+            cloud = PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
+            first = DisplayCloud.of(cloud, "sample statue", limit=self.points)
         else:
-            name, cloud = self.cloud.name, read_cloud(self.cloud)
-        first = DisplayCloud.of(cloud, name, limit=self.points)
+            first = DisplayCloud.of(read_cloud(self.cloud), self.cloud.name, limit=self.points)
         if self.other is None:
             return [first]
         other = read_cloud(self.other)
@@ -128,14 +128,10 @@ class View(Verb):
             raise ValueError(f"--dim must be at least 2, got {self.dim}")
         if not 0 <= self.noise <= 100:
             raise ValueError(f"--noise must be from 0 to 100 percent, got {self.noise}")
-        if self.radius is None:
-            settings = Settings.suggested(first)
-        else:
-            settings = Settings(check_positive(self.radius, "--radius"))
-        return replace(settings, dim=self.dim, noise=self.noise / 100)
+        radius = Settings.suggested(first).radius if self.radius is None else self.radius
+        return Settings(check_positive(radius, "--radius"), dim=self.dim, noise=self.noise / 100)
 
 
 def _has_screen() -> bool:
-    if sys.platform in ("win32", "darwin"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    screens = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform in ("win32", "darwin") or bool(screens)
