@@ -52,7 +52,7 @@ def test_a_busy_port_takes_one_line(path, capsys):
         taken.listen()
         port = taken.getsockname()[1]
         err = fails(capsys, "view", path, "--port", port)
-    assert f"port {port} of 127.0.0.1 is busy" in err
+    assert f"cannot listen at 127.0.0.1 port {port}: Address already in use" in err
     assert "--port" in err
 
 

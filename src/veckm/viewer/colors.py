@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,21 +41,19 @@ class Legend:
 
     Attributes:
         title: the quantity, with its unit.
-        labels: of the ends of the color map, or of each color if it is not continuous.
-        colors: the color map, or one color per label.
-        continuous: whether the colors are a color map.
+        labels: one per color, or fewer, along a continuous color map.
+        colors: of the labels, or of the color map.
         note: one more sentence.
     """
 
     title: str
     labels: tuple[str, ...]
     colors: ColorMap
-    continuous: bool = True
     note: str = ""
 
     def html(self) -> str:
         """The legend as HTML."""
-        body = self._bar() if self.continuous else self._keys()
+        body = self._keys() if len(self.labels) == len(self.colors) else self._bar()
         note = f'<div style="opacity:.7">{escape(self.note)}</div>' if self.note else ""
         return small_html(f'<div style="font-weight:600">{escape(self.title)}</div>{body}{note}')
 
@@ -77,8 +76,7 @@ def small_html(body: str, color: str = "inherit") -> str:
     return f'<div style="font-size:12px;padding:2px 12px;color:{color}">{body}</div>'
 
 
-@dataclass(frozen=True, eq=False)
-class Coloring:
+class Coloring(NamedTuple):
     """A color for every displayed point, and what it means."""
 
     rgb: np.ndarray  # (M, 3) uint8
@@ -106,19 +104,19 @@ def color_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # 
         labels = f"{low:.{digits}g}", f"{high:.{digits}g}"
         if labels[0] != labels[1]:
             break
-    return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note=note))
+    return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note))
 
 
 def color_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
     """Colors about zero, symmetric; 5 % of the values lie beyond the ends."""
     end = float(np.percentile(np.abs(values), 95))
-    legend = Legend(title, (f"{-end:.3g}", "0", f"{end:.3g}"), DIVERGING, note=note)
+    legend = Legend(title, (f"{-end:.3g}", "0", f"{end:.3g}"), DIVERGING, note)
     return Coloring(map_colors(values, -end, end, DIVERGING), legend)
 
 
 def color_by_similarity(values: np.ndarray, title: str) -> Coloring:  # (M,)
     """Colors of similarities, from 0 to 1."""
-    legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, note="Proposition 2; no unit")
+    legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, "Proposition 2; no unit")
     return Coloring(map_colors(values, 0.0, 1.0), legend)
 
 
@@ -127,7 +125,7 @@ def color_by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
     if color == "normals":
         rgb = np.rint((surface.normal.numpy() * 0.5 + 0.5) * 255).clip(0, 255).astype(np.uint8)
         axes = ("x: red from -1 to 1", "y: green from -1 to 1", "z: blue from -1 to 1")
-        return Coloring(rgb, Legend("Normals, unit length", axes, RED_GREEN_BLUE, False, note))
+        return Coloring(rgb, Legend("Normals, unit length", axes, RED_GREEN_BLUE, note))
     if color == "curvature":
         values = surface.mean_curvature.nan_to_num().float().numpy()
         note = "a sphere with outward normals is positive; 5 % lie beyond the ends"
@@ -146,4 +144,4 @@ def color_by_file(colors: np.ndarray) -> Coloring:  # (M, 3) in bytes, 16 bits, 
         values = values / 257
     labels, gray = ("red, green and blue as stored",), ((160, 160, 160),)
     rgb = np.rint(values.clip(0, 255)).astype(np.uint8)
-    return Coloring(rgb, Legend("The file's own colors", labels, gray, False))
+    return Coloring(rgb, Legend("The file's own colors", labels, gray))

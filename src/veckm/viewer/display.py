@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from veckm.cloud import PointCloud
+from veckm.inputs import check_count, check_finite
 
-#: The default limit of displayed points.
-LIMIT = 2_000_000
 #: Points per cell, about, where the density is estimated.
 _PER_CELL = 32
 
@@ -45,7 +44,7 @@ class DisplayCloud:
         cloud: PointCloud,
         name: str = "cloud",
         *,
-        limit: int = LIMIT,
+        limit: int = 2_000_000,
         frame: DisplayCloud | None = None,
     ) -> DisplayCloud:
         """Prepare a cloud of at least two points, all finite, for the page.
@@ -60,15 +59,9 @@ class DisplayCloud:
                 f"{name}: has {len(cloud)} point{'' if len(cloud) == 1 else 's'}; "
                 "a view needs at least two, since an encoding describes neighbors"
             )
-        if limit < 2:
-            raise ValueError(f"limit of points must be at least 2, got {limit}")
+        check_count(limit, "limit of points", least=2)
         xyz = cloud.xyz
-        bad = int((~np.isfinite(xyz).all(1)).sum())
-        if bad:
-            raise ValueError(
-                f"{name}: {bad:,} of {len(xyz):,} points have NaN or infinite coordinates; "
-                "drop them first, cloud[np.isfinite(cloud.xyz).all(1)]"
-            )
+        check_finite(torch.from_numpy(xyz), name)
         low, high = xyz.min(0), xyz.max(0)
         center = (low + high) / 2 if frame is None else frame.center
         size = float(np.linalg.norm(high - low)) / 2 if frame is None else frame.size
@@ -126,9 +119,7 @@ def _cells(xyz: np.ndarray) -> np.ndarray:  # (N, 3) -> (N,) int64, without gaps
     """The cell of each point; on a surface a cell has about 32 points."""
     low = xyz.min(0)
     side = float((xyz.max(0) - low).max()) * (_PER_CELL / len(xyz)) ** 0.5
-    if side == 0:
-        return np.zeros(len(xyz), dtype=np.int64)
-    index = np.floor((xyz - low) / side).astype(np.int64)
+    index = np.floor((xyz - low) / (side or 1.0)).astype(np.int64)
     flat = np.ravel_multi_index(tuple(index.T), tuple(index.max(0) + 1))
     inverse: np.ndarray = np.unique(flat, return_inverse=True)[1]
-    return inverse.ravel()
+    return inverse

@@ -31,8 +31,6 @@ _CACHE_BYTES = 1_000_000_000
 _CHUNK = 100_000
 #: Encodings that the principal components are computed from, and rows at a time.
 _SAMPLE, _ROWS = 4096, 16_384
-#: Fewer points than this do not define a surface.
-_MIN_POINTS = 8
 
 
 @dataclass(frozen=True)
@@ -125,28 +123,22 @@ class Encodings:
             for k, share in enumerate(palette.shares, 1)
         )
         note = "similar colors, similar neighborhoods; no unit"
-        legend = Legend("Encoding, principal components", labels, RED_GREEN_BLUE, False, note)
+        legend = Legend("Encoding, principal components", labels, RED_GREEN_BLUE, note)
         return Coloring(rgb.numpy(), legend)
 
     def surface(self) -> Estimate:
-        """Normals and curvature; the file's own normals if it has some and no noise was added."""
-        if len(self) < _MIN_POINTS:
-            raise ValueError(
-                f"{self.display.name}: {len(self)} points are too few for normals; "
-                f"at least {_MIN_POINTS} are needed"
-            )
-        found = estimate(self.at, orient="consistent", curvature=True)
-        if not self.has_own_normals:
-            return found
-        own = self.display.cloud.normals
-        assert own is not None
-        normal = torch.from_numpy(own[self.display.rows.numpy()].astype(np.float32)).nan_to_num()
-        return replace(found, normal=torch.nn.functional.normalize(normal, dim=1))
+        """Normals and curvature of the displayed points."""
+        found, own = estimate(self.at, orient="consistent", curvature=True), self.own_normals
+        return found if own is None else replace(found, normal=own)
 
     @property
-    def has_own_normals(self) -> bool:
-        """Whether the normals of :meth:`surface` are the file's own."""
-        return self.display.cloud.normals is not None and not self.settings.noise
+    def own_normals(self) -> Tensor | None:  # (M, 3)
+        """The file's own normals, if it has some and no noise was added."""
+        own = self.display.cloud.normals
+        if own is None or self.settings.noise:
+            return None
+        normal = torch.from_numpy(own[self.display.rows.numpy()].astype(np.float32)).nan_to_num()
+        return torch.nn.functional.normalize(normal, dim=1)
 
     @cached_property
     def _kept(self) -> Tensor | None:  # (M, D) complex

@@ -61,7 +61,7 @@ class Page:
         self._pair = second is not None
         place_camera(server, shift if self._pair else None)
         self._picked: tuple[int, int] | None = None  # the cloud, and the row of its points
-        self.legend = Legend("", (), (), continuous=False)
+        self.legend = Legend("", (), ())
         # Sliders go back and forth: the last few encodings are worth their memory.
         self._encodings = lru_cache(maxsize=3)(lambda k, s: Encodings(self._clouds[k], s))
         self._surface = lru_cache(maxsize=2)(self._estimate)
@@ -107,7 +107,7 @@ class Page:
                 scene = self._scene[k]
                 scene.draw(encodings[k].at, colorings[k].rgb, state.point_size)
                 if state.lines:
-                    scene.draw_normals(self._surface_of(state, k).normal.numpy())
+                    scene.draw_normals(self._surface(k, encodings[k].settings.noise).normal.numpy())
                 if picked is not None and picked[0] == k:
                     scene.draw_marker(picked[1], state.settings.radius, state.point_size)
         self.legend = colorings[-1].legend
@@ -124,9 +124,6 @@ class Page:
         """Of two clouds the first is the clean one: noise is added to the second."""
         clean = state.pair and cloud == 0
         return replace(state.settings, noise=0.0) if clean else state.settings
-
-    def _surface_of(self, state: ViewState, cloud: int) -> Estimate:
-        return self._surface(cloud, self._settings(state, cloud).noise)
 
     def _estimate(self, cloud: int, noise: float) -> Estimate:
         self.panel.show_status("estimating normals ...")
@@ -146,18 +143,18 @@ class Page:
         if state.color == "encoding":
             palette = encodings[0].palette()
             return [each.colors(palette) for each in encodings]
-        return [self._color_one(state, k, each) for k, each in enumerate(encodings)]
+        return [self._color_one(state.color, k, each) for k, each in enumerate(encodings)]
 
-    def _color_one(self, state: ViewState, cloud: int, encodings: Encodings) -> Coloring:
-        display, color = self._clouds[cloud], state.color
+    def _color_one(self, color: Color, cloud: int, encodings: Encodings) -> Coloring:
+        display = encodings.display
         rows, colors = display.rows.numpy(), display.cloud.colors
         if color == "file" and colors is not None:
             return color_by_file(colors[rows])
         if color in ("height", "file"):
             return color_range(display.cloud.xyz[rows, 2], "Height z, in the file's units")
-        own = encodings.has_own_normals
-        note = "the file's own" if own else "estimated, consistently oriented"
-        return color_by_surface(self._surface_of(state, cloud), color, note)
+        estimated = encodings.own_normals is None
+        note = "estimated, consistently oriented" if estimated else "the file's own"
+        return color_by_surface(self._surface(cloud, encodings.settings.noise), color, note)
 
     def _match(self, encodings: list[Encodings], cloud: int) -> np.ndarray:  # (M,)
         """The similarity of each point of a cloud with its match in the other."""
@@ -183,11 +180,9 @@ class Page:
             client.camera.look_at = self._server.initial_camera.look_at
 
     def _clicked(self, event: viser.SceneClickEvent) -> None:
-        found = []
-        for k in (0, 1) if self._pair else (0,):
-            hit = pick(self._scene[k].placed, event.ray_origin, event.ray_direction)
-            if hit is not None:
-                found.append((hit[1], k, hit[0]))
+        ray = event.ray_origin, event.ray_direction
+        hits = [pick(self._scene[k].placed, *ray) for k in ((0, 1) if self._pair else (0,))]
+        found = [(hit[1], k, hit[0]) for k, hit in enumerate(hits) if hit is not None]
         if found:
             self._picked = min(found)[1:]
             self._worker.request()

@@ -21,43 +21,26 @@ _DETAIL, _DIM, _NOISE = 12.0, 1024, 3.0
 
 @dataclass(frozen=True)
 class ViewState:
-    """The state of the controls.
-
-    Attributes:
-        settings: of the encodings.
-        color: what the points are colored by.
-        pair: whether a second cloud is displayed: another file, or a noisy copy.
-        point_size: in units of the scene.
-        lines: whether normals are drawn as lines.
-    """
+    """The state of the controls."""
 
     settings: Settings
     color: Color
-    pair: bool
-    point_size: float
-    lines: bool
+    pair: bool  # whether a second cloud is displayed: another file, or a noisy copy
+    point_size: float  # in units of the scene
+    lines: bool  # whether normals are drawn as lines
 
 
 class Panel:
-    """The controls and texts of the page; texts are set on the handles, which are HTML.
-
-    Args:
-        gui: of the server.
-        clouds: one or two.
-        settings: initial values of the sliders.
-        color: what the clouds are colored by first.
-        changed: called when a control has changed.
-        cleared: called to clear the picked point.
-    """
+    """The controls and texts of the page; texts are set on the handles, which are HTML."""
 
     def __init__(
         self,
         gui: viser.GuiApi,
         clouds: Sequence[DisplayCloud],
-        settings: Settings,
+        settings: Settings,  # initial values of the sliders
         color: Color,
-        changed: Callable[[], None],
-        cleared: Callable[[], None],
+        changed: Callable[[], None],  # called when a control has changed
+        cleared: Callable[[], None],  # called to clear the picked point
     ) -> None:
         self._gui, self._changed, self._two = gui, changed, len(clouds) > 1
         colors = [c for c in LABELS if c != "file" or clouds[0].cloud.colors is not None]

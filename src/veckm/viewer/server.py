@@ -32,8 +32,6 @@ def serve(host: str = "127.0.0.1", port: int = 8080) -> Iterator[viser.ViserServ
     with redirect_stdout(io.StringIO()):  # viser prints the address; that is up to the caller
         server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
-        if port and server.get_port() != port:  # taken since the check
-            raise OSError(_busy(host, port))
         yield server
     finally:
         with redirect_stdout(io.StringIO()):
@@ -51,22 +49,12 @@ def check_free(host: str, port: int) -> None:
     """Raise if the port cannot be used: viser would silently take another one."""
     if not 0 <= port < 65536:
         raise ValueError(f"port must be from 0 to 65535, got {port}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise OSError(f"host {host!r} is not known: {error.strerror}") from error
-    with socket.socket(family, kind) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(place)
-        except OSError as error:
-            if "in use" in str(error.strerror):
-                raise OSError(_busy(host, port)) from error
-            raise OSError(f"cannot listen at {host} port {port}: {error.strerror}") from error
-
-
-def _busy(host: str, port: int) -> str:
-    return f"port {port} of {host} is busy; choose another with --port, or --port 0 for any"
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        advice = "choose another with --port, or --port 0 for any"
+        raise OSError(f"cannot listen at {host} port {port}: {error.strerror}; {advice}") from error
 
 
 def save_html(

@@ -10,21 +10,16 @@ from collections.abc import Callable
 _QUIET = 0.12
 
 
-class Worker:
-    """Calls ``work`` once no request has come for a moment.
+class Worker(threading.Thread):
+    """Calls ``work`` once no request has come for a moment, and ``failed`` with what it raises.
 
     A slider sends every position that it passes, and the user waits for the last of them.
-
-    Args:
-        work: what to do; it looks up the state of the page itself.
-        failed: called with the error if the work raised one.
     """
 
     def __init__(self, work: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        super().__init__(name="veckm view", daemon=True)
         self._work, self._failed = work, failed
         self._requests: queue.Queue[bool] = queue.Queue()  # False ends the thread
-        self._thread = threading.Thread(target=self._run, name="veckm view", daemon=True)
-        self.start = self._thread.start
 
     def request(self) -> None:
         """Ask for the work to be done."""
@@ -33,8 +28,8 @@ class Worker:
     def stop(self, timeout: float = 5.0) -> None:
         """Stop after the current work."""
         self._requests.put(False)
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        if self.is_alive():
+            self.join(timeout)
 
     def wait(self, timeout: float) -> None:
         """Wait until every request is served."""
@@ -43,7 +38,8 @@ class Worker:
             if not requests.all_tasks_done.wait_for(lambda: not requests.unfinished_tasks, timeout):
                 raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Serve requests until asked to stop."""
         while self._requests.get():
             taken = 1
             try:
