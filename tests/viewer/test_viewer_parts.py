@@ -216,7 +216,6 @@ def test_few_points_have_normals_with_a_large_expected_error():
 def test_of_many_requests_the_worker_serves_the_last():
     seen, wanted, errors = [], [0], []
     worker = Worker(lambda: seen.append(wanted[0]), errors.append)
-    worker.start()
     for k in range(20):
         wanted[0] = k
         worker.request()
@@ -234,7 +233,6 @@ def test_the_worker_outlives_an_error_and_tells_it():
         raise ValueError("no")
 
     worker = Worker(work, errors.append)
-    worker.start()
     for _ in range(2):
         worker.request()
         worker.wait(10)

@@ -74,15 +74,13 @@ class Encode(CloudVerb):
             raise ValueError(
                 f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
             )
-        if self.engine not in ("auto", "neighbors", "grid"):
-            raise ValueError(f"--engine {self.engine}: tiles support neighbors and grid only")
         encoder = self._encoder(self.radius)
         operation = scan.Encode(
             self.dim,
             encoder.radius,
             detail=encoder.alpha[0] * encoder.radius[0],
             window=self.window,
-            engine="grid" if self.engine == "grid" else "neighbors",  # one for all tiles
+            engine="neighbors" if self.engine == "auto" else self.engine,  # type: ignore[arg-type]
             eps=self.eps,
             seed=self.seed,
             dtype=self.dtype,

@@ -15,10 +15,7 @@ def labeled(label: str, text: str) -> str:
 
 def number(value: float) -> str:
     """Three significant digits, in scientific notation only where it is needed."""
-    if value == 0 or not 1e-4 <= abs(value) < 1e7:
-        return f"{value:.3g}"
-    digits = f"{value:.3g}"
-    return f"{float(digits):,.0f}" if "e" in digits else digits
+    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def box(sides: Iterable[float]) -> str:

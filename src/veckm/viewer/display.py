@@ -101,18 +101,12 @@ def thin(
     if len(xyz) <= limit:
         return np.arange(len(xyz))
     rng = np.random.default_rng(seed)
-    shuffled = rng.permutation(len(xyz))
-    cell = _cells(xyz)[shuffled]
-    order = np.argsort(cell, kind="stable")
-    counts = np.bincount(cell)
-    # The rank of each point within its cell, in random order.
+    cell = _cells(xyz)
+    order, counts = np.lexsort((rng.random(len(xyz)), cell)), np.bincount(cell)
+    # The rank of each point within its cell, in random order; the lowest ranks are kept.
     rank = np.arange(len(xyz)) - np.repeat(np.cumsum(counts) - counts, counts)
-    # What the cells keep at each cap from 0: below it every cell loses its whole rank.
-    kept_at = np.concatenate([[0], np.cumsum(np.bincount(rank))])
-    cap = int(np.searchsorted(kept_at, limit, side="right")) - 1
-    kept = order[rank < cap]
-    more = rng.permutation(order[rank == cap])[: limit - len(kept)]
-    return np.sort(shuffled[np.concatenate([kept, more])])
+    kept = np.argpartition(rank + rng.random(len(xyz)), limit)[:limit]
+    return np.sort(order[kept])
 
 
 def _cells(xyz: np.ndarray) -> np.ndarray:  # (N, 3) -> (N,) int64, without gaps

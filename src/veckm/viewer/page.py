@@ -79,7 +79,6 @@ class Page:
     def start(self) -> None:
         """Show the page, and follow the controls and clicks from now on."""
         self._server.scene.on_click()(self._clicked)
-        self._worker.start()
         self._worker.request()
 
     def stop(self) -> None:
@@ -117,7 +116,9 @@ class Page:
             self.panel.hide_point()
         else:
             self.panel.show_point(encodings[picked[0]], picked[1])
-        self._move_cameras(state.pair)
+        if state.pair != self._pair:
+            self._pair = state.pair
+            place_camera(self._server, self._scene[1].shift if state.pair else None)
         self.panel.show_status(f"shown after {time.perf_counter() - start:.2f} s")
 
     def _settings(self, state: ViewState, cloud: int) -> Settings:
@@ -168,16 +169,6 @@ class Page:
             f"Similarity of matching points ({rule}): mean {values.mean():.3f}, "
             f"median {middle:.3f}, 10 % below {low:.3f}."
         )
-
-    def _move_cameras(self, pair: bool) -> None:
-        """Move every client's camera when a second cloud comes or goes."""
-        if pair == self._pair:
-            return
-        self._pair = pair
-        place_camera(self._server, self._scene[1].shift if pair else None)
-        for client in self._server.get_clients().values():
-            client.camera.position = self._server.initial_camera.position
-            client.camera.look_at = self._server.initial_camera.look_at
 
     def _clicked(self, event: viser.SceneClickEvent) -> None:
         ray = event.ray_origin, event.ray_direction

@@ -34,14 +34,14 @@ def draw(section: Cut) -> np.ndarray:  # (180, 368, 3) uint8
 
 def _draw_neighbors(section: Cut) -> np.ndarray:  # (180, 180, 3)
     image = np.full((_PIXELS, _PIXELS, 3), 245.0)
-    order = section.weight.argsort()[-_MAX_DOTS:]
-    middle = (section.points[order].numpy() / section.side * 0.5 + 0.5) * _PIXELS
-    for (u, v), w in zip(middle, section.weight[order].tolist(), strict=True):
-        x, y = np.meshgrid(*(np.arange(max(0, int(c) - 3), min(_PIXELS, int(c) + 4))
-                             for c in (u, _PIXELS - v)))  # fmt: skip
-        disc = (x + 0.5 - u) ** 2 + (y + 0.5 - _PIXELS + v) ** 2 < _DOT**2
-        # Far neighbors have less weight in the encoding, so they are paler.
-        image[y[disc], x[disc]] = 225 * (1 - w) + np.array(SEQUENTIAL[0]) * w
+    order = section.weight.argsort()[-_MAX_DOTS:]  # the heaviest last, on top
+    u, v = ((section.points[order].numpy() / section.side * 0.5 + 0.5) * _PIXELS).T
+    disc = np.argwhere(np.hypot(*np.mgrid[-2:3, -2:3]) < _DOT) - 2  # rows and columns of a dot
+    rows, columns = np.stack([_PIXELS - v, u])[..., None].astype(int) + disc.T[:, None]
+    # Far neighbors have less weight in the encoding, so they are paler.
+    w = section.weight[order].numpy()[:, None]
+    color = 225 * (1 - w) + np.array(SEQUENTIAL[0]) * w
+    image[rows.clip(0, _PIXELS - 1), columns.clip(0, _PIXELS - 1)] = color[:, None]
     return image.round().astype(np.uint8)
 
 
@@ -65,10 +65,9 @@ def describe_point(encodings: Encodings, row: int, neighbors: int) -> str:
         f"{neighbors:,} points within the radius",
         f"D = {len(encoding)}, mean |g|² = {size:.3f}, largest |g| = {largest:.3f}",
     ]
-    cell, table = '<td style="padding-right:12px">', ""
-    for k, g in enumerate(encoding[:_LISTED].tolist(), 1):
-        cells = (f"g<sub>{k}</sub>", f"{g.real:+.3f} {g.imag:+.3f} i", f"|g| = {abs(g):.3f}")
-        table += "<tr>" + "".join(f"{cell}{text}</td>" for text in cells) + "</tr>"
-    style = "margin-top:4px;font-variant-numeric:tabular-nums"
-    head = "".join(f"<div>{line}</div>" for line in lines)
-    return small_html(f'{head}<table style="{style}">{table}</table>')
+    numbers = [
+        f"g<sub>{k}</sub> = {g.real:+.3f} {g.imag:+.3f} i, |g| = {abs(g):.3f}"
+        for k, g in enumerate(encoding[:_LISTED].tolist(), 1)
+    ]
+    body = "".join(f"<div>{line}</div>" for line in [*lines, *numbers])
+    return small_html(f'<div style="font-variant-numeric:tabular-nums">{body}</div>')

@@ -102,11 +102,12 @@ def side_by_side(display: DisplayCloud) -> Place:
 
 
 def place_camera(server: viser.ViserServer, shift: Place | None) -> None:
-    """Put the initial camera in front and a little above, further away from two clouds."""
+    """Put all cameras in front and a little above, further away from two clouds."""
     middle = np.zeros(3) if shift is None else np.asarray(shift) / 2
     away = 1.9 if shift is None else 1.9 + 0.6 * float(np.linalg.norm(shift))
-    server.initial_camera.look_at = tuple(middle.tolist())
-    server.initial_camera.position = tuple((middle + away * np.array([0.25, -0.88, 0.4])).tolist())
+    for camera in (server.initial_camera, *(c.camera for c in server.get_clients().values())):
+        camera.position = tuple((middle + away * np.array([0.25, -0.88, 0.4])).tolist())
+        camera.look_at = tuple(middle.tolist())
 
 
 def pick(

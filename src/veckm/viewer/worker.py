@@ -1,8 +1,7 @@
-"""One thread for the work of the page: of many requests it serves the last."""
+"""The work of the page, in a thread of its own: of many requests it serves the last."""
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 
@@ -10,47 +9,39 @@ from collections.abc import Callable
 _QUIET = 0.12
 
 
-class Worker(threading.Thread):
+class Worker:
     """Calls ``work`` once no request has come for a moment, and ``failed`` with what it raises.
 
     A slider sends every position that it passes, and the user waits for the last of them.
     """
 
     def __init__(self, work: Callable[[], None], failed: Callable[[Exception], None]) -> None:
-        super().__init__(name="veckm view", daemon=True)
         self._work, self._failed = work, failed
-        self._requests: queue.Queue[bool] = queue.Queue()  # False ends the thread
+        self._one_at_a_time = threading.Lock()
+        self._timer = threading.Timer(_QUIET, self._run)
 
     def request(self) -> None:
-        """Ask for the work to be done."""
-        self._requests.put(True)
-
-    def stop(self, timeout: float = 5.0) -> None:
-        """Stop after the current work."""
-        self._requests.put(False)
-        if self.is_alive():
-            self.join(timeout)
+        """Ask for the work to be done; a request that still waits is dropped for this one."""
+        self._timer.cancel()
+        self._timer = threading.Timer(_QUIET, self._run)
+        self._timer.daemon = True
+        self._timer.start()
 
     def wait(self, timeout: float) -> None:
-        """Wait until every request is served."""
-        requests = self._requests
-        with requests.all_tasks_done:
-            if not requests.all_tasks_done.wait_for(lambda: not requests.unfinished_tasks, timeout):
-                raise TimeoutError(f"the page is still busy after {timeout:g} s")
+        """Wait until the last request is served."""
+        if self._timer.is_alive():
+            self._timer.join(timeout)
+        if self._timer.is_alive():
+            raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
-    def run(self) -> None:
-        """Serve requests until asked to stop."""
-        while self._requests.get():
-            taken = 1
-            try:
-                while self._requests.get(timeout=_QUIET):
-                    taken += 1
-                return  # asked to stop
-            except queue.Empty:
-                pass
+    def stop(self, timeout: float = 5.0) -> None:
+        """Drop what still waits, and stop after the current work."""
+        self._timer.cancel()
+        self.wait(timeout)
+
+    def _run(self) -> None:
+        with self._one_at_a_time:
             try:
                 self._work()
-            except Exception as error:  # the thread must survive a request that fails
+            except Exception as error:  # is displayed; the next request may succeed
                 self._failed(error)
-            for _ in range(taken):
-                self._requests.task_done()
