@@ -18,9 +18,9 @@ from veckm.viewer import DisplayCloud, encodings
 from veckm.viewer.colors import (
     DIVERGING,
     SEQUENTIAL,
-    color_by_file,
-    color_range,
-    color_signed,
+    by_file,
+    by_range,
+    by_signed,
     map_colors,
 )
 from veckm.viewer.display import thin
@@ -86,14 +86,14 @@ def test_ramps_begin_and_end_with_their_colors_and_rise_in_grey():
 
 def test_legends_tell_the_ends():
     values = np.linspace(1000.001, 1000.003, 500)
-    low, high = color_range(values, "z").legend.labels
+    low, high = by_range(values, "z").legend.labels
     assert low != high
-    assert color_signed(np.array([-1.0, 3.0]), "H").legend.labels[1] == "0"
+    assert by_signed(np.array([-1.0, 3.0]), "H").legend.labels[1] == "0"
     np.testing.assert_array_equal(
-        color_signed(np.array([-2.0, 0.0, 2.0]), "H").rgb,
+        by_signed(np.array([-2.0, 0.0, 2.0]), "H").rgb,
         [DIVERGING[0], DIVERGING[2], DIVERGING[-1]],
     )
-    assert "&lt;b&gt;" in color_range(values, "<b>").legend.html()
+    assert "&lt;b&gt;" in by_range(values, "<b>").legend.html()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_legends_tell_the_ends():
     ],
 )
 def test_files_colors_come_in_three_ranges(colors):
-    np.testing.assert_array_equal(color_by_file(colors).rgb, [[255, 128, 0]])
+    np.testing.assert_array_equal(by_file(colors).rgb, [[255, 128, 0]])
 
 
 def test_a_ray_hits_the_near_side_and_misses_beside():

@@ -10,13 +10,12 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
-from tyro.conf import arg
 
 from veckm import VecKM, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import OutputFile, coordinates, save_array
+from veckm.cli.verb import OutputFile, coordinates, option, save_array
 from veckm.components import principal_components
 from veckm.engines.phasors import as_real
 from veckm.inputs import SMALLEST_EPS
@@ -25,10 +24,6 @@ from veckm.sizes import DEFAULT_DETAIL, WindowName
 
 #: Neighbors within the suggested radius, for half of the points.
 _NEIGHBORS = 64
-
-
-def _optional(default: str, metavar: str = "X") -> object:
-    return arg(metavar=metavar, help_behavior_hint=default)
 
 
 @dataclass(frozen=True)
@@ -48,17 +43,17 @@ class Encode(CloudVerb):
     """Where the encodings are written: .npy, one row per point."""
     dtype: Literal["complex64", "float16"] = "complex64"
     """Of the output; float16 stores interleaved real and imaginary parts, in half of the space."""
-    components: Annotated[int | None, _optional("(default: none)", "K")] = None
+    components: Annotated[int | None, option("K", "none")] = None
     """Write K principal components of the encodings instead, as float32."""
     dim: int = 256
     """Complex numbers per point."""
-    radius: Annotated[float | None, _optional("(default: suggested)", "R")] = None
+    radius: Annotated[float | None, option("R", "suggested")] = None
     """Radius of the neighborhood, in the units of the cloud."""
-    detail: Annotated[float | None, _optional("(default: 6)")] = None
+    detail: Annotated[float | None, option("X", "6")] = None
     """How fine a shape is resolved within the radius: alpha = detail / radius."""
-    alpha: Annotated[float | None, _optional("")] = None
+    alpha: Annotated[float | None, option("X")] = None
     """The paper's parameter, instead of detail."""
-    beta: Annotated[float | None, _optional("")] = None
+    beta: Annotated[float | None, option("X")] = None
     """The paper's parameter, instead of radius: beta = 1.8 / radius."""
     window: WindowName = "gaussian"
     """Window function, the weight of neighbors by their distance."""

@@ -13,7 +13,15 @@ import torch
 from tyro.conf import Positional, arg
 
 from veckm.cli import networks
-from veckm.cli.verb import OutputFile, Verb, check_output, coordinates, read_cloud, save_json
+from veckm.cli.verb import (
+    OutputFile,
+    Verb,
+    check_output,
+    coordinates,
+    option,
+    read_cloud,
+    save_json,
+)
 from veckm.data import shapes
 from veckm.data.pcpnet import PCPNet
 from veckm.data.protocol import SETS, LabeledCloud
@@ -28,12 +36,8 @@ _SAMPLE_POINTS = 20_000
 #: Neighbors of PCA, the usual choices.
 _NEIGHBORS = (18, 122)
 
-_Source = Positional[
-    Annotated[Path | None, arg(metavar="[PATH]", help_behavior_hint="(default: a sample scan)")]
-]
-_Weights = Annotated[
-    Path | None, arg(metavar="FILE", help_behavior_hint="(default: those of the package)")
-]
+_Source = Positional[Annotated[Path | None, option("[PATH]", "a sample scan")]]
+_Weights = Annotated[Path | None, option("FILE", "those of the package")]
 _Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from tyro.conf import Positional, arg
 
-from veckm.cli.verb import Flag, Verb
+from veckm.cli.verb import Flag, Verb, option
 from veckm.data.modelnet import read_modelnet
 from veckm.data.rooms import Blocks, Scenes
 from veckm.data.s3dis import read_s3dis
@@ -23,9 +23,9 @@ from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegme
 AnyTask = Classification | PartSegmentation | SemanticSegmentation
 
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
-Limit = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: all)")]
-_Cache = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: none)")]
-_Voxel = Annotated[float | None, arg(metavar="METERS", help_behavior_hint="(default: all points)")]
+Limit = Annotated[int | None, option("K", "all")]
+_Cache = Annotated[Path | None, option("FOLDER", "none")]
+_Voxel = Annotated[float | None, option("METERS", "all points")]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,14 @@ from tyro.conf import arg
 from veckm import scan
 from veckm.cli.text import labeled, pace
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import Flag, OutputFile, coordinates
+from veckm.cli.verb import Flag, OutputFile, coordinates, option
 from veckm.cloud import PointCloud
 from veckm.io import WRITABLE, write
 from veckm.io.formats import output_note
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
-_Place = Annotated[
-    tuple[float, float, float] | None,
-    arg(metavar="X Y Z", help_behavior_hint="(default: none)"),
-]
+_Place = Annotated[tuple[float, float, float] | None, option("X Y Z", "none")]
 _Orient = Annotated[Orientation | None, arg(help_behavior_hint="(default: consistent)")]
 
 

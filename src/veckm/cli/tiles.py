@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from torch import Tensor
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from veckm.cli.text import box, counted, labeled, seconds
-from veckm.cli.verb import Count, InputFileOrSample, OutputFile, Verb, check_output, read_cloud
+from veckm.cli.verb import (
+    Count,
+    InputFileOrSample,
+    OutputFile,
+    Verb,
+    check_output,
+    option,
+    read_cloud,
+)
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.io.formats import open_source, output_note, source_if_by_range
@@ -32,7 +40,7 @@ class Tiles:
     on its size. The default above 2 million points, with tiles of 200,000."""
     workers: Count = None
     """Process tiles in K processes on this machine, with Dask."""
-    scheduler: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    scheduler: Annotated[str | None, option("ADDRESS")] = None
     """Process tiles on the workers of a running Dask scheduler, for example tcp://host:8786."""
 
     def needed(self, cloud: Path) -> bool:

@@ -16,7 +16,7 @@ from tyro.conf import OmitArgPrefixes, Suppress, arg
 
 from veckm import __version__
 from veckm.cli import networks
-from veckm.cli.verb import Flag, Verb, save_json
+from veckm.cli.verb import Flag, Verb, option, save_json
 from veckm.data.augment import Augment
 from veckm.data.meshes import load_meshes
 from veckm.data.s3dis import CLASSES
@@ -33,12 +33,12 @@ from veckm.training import train
 from veckm.training.ranks import joined
 from veckm.training.recipe import Recipe
 
-_Points = Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: the task's)")]
+_Points = Annotated[int | None, option("K", "the task's")]
 _Normals = Annotated[Flag, arg(help="Give the network the normals too, where the data has them.")]
 _Recipe = Annotated[
     OmitArgPrefixes[Recipe], arg(help="Of the optimizer; the seed is that of the weights too.")
 ]
-_Out = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(default: runs/TASK)")]
+_Out = Annotated[Path | None, option("FOLDER", "runs/TASK")]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,19 +21,20 @@ from veckm.io.atomic import writing
 
 _INPUTS = "LAS, LAZ, PLY, PCD, XYZ, CSV, PTS, NPY, NPZ or KITTI .bin; E57 is only read"
 
+
+def option(metavar: str, default: str = "", **more: Any) -> Any:
+    """How the help names the value and the default of an option."""
+    return arg(metavar=metavar, help_behavior_hint=default and f"(default: {default})", **more)
+
+
 #: Types of options that several verbs have.
 Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
+Count = Annotated[int | None, option("K")]
 InputFile = Positional[Annotated[Path, arg(metavar="FILE", help=f"{_INPUTS}.")]]
 InputFileOrSample = Positional[
-    Annotated[
-        Path | None,
-        arg(metavar="[FILE]", help=f"{_INPUTS}.", help_behavior_hint="(default: a sample)"),
-    ]
+    Annotated[Path | None, option("[FILE]", "a sample", help=f"{_INPUTS}.")]
 ]
-OutputFile = Annotated[
-    Path | None, arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: not written)")
-]
-Count = Annotated[int | None, arg(metavar="K", help_behavior_hint="")]
+OutputFile = Annotated[Path | None, option("FILE", "not written", aliases=["-o"])]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from veckm.cli.text import bytes_of, labeled, seconds
-from veckm.cli.verb import Flag, InputFileOrSample, Verb, check_output, read_cloud
+from veckm.cli.verb import Flag, InputFileOrSample, Verb, check_output, option, read_cloud
 from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.extras import need
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from veckm.viewer import DisplayCloud
     from veckm.viewer.encodings import Settings
 
-_Other = Annotated[Path | None, arg(metavar="[OTHER]", help_behavior_hint="(default: none)")]
-_Save = Annotated[
-    Path | None, arg(metavar="FILE.html", help_behavior_hint="(default: served, not saved)")
-]
-_Radius = Annotated[float | None, arg(metavar="R", help_behavior_hint="(default: suggested)")]
+_Other = Annotated[Path | None, option("[OTHER]", "none")]
+_Save = Annotated[Path | None, option("FILE.html", "served, not saved")]
+_Radius = Annotated[float | None, option("R", "suggested")]
 _SAMPLE_POINTS = 50_000
 
 
@@ -76,8 +74,7 @@ class View(Verb):
             check_output(self.save, self.cloud, "scenes", (".html",))
         else:
             check_free(self.host, self.port)  # before a large file is read in vain
-        clouds = self._clouds()
-        settings = self._settings(clouds[0])
+        clouds, settings = self._prepare()
         about = {"clouds": [cloud.name for cloud in clouds]}
         lines = [labeled("cloud", f"{cloud.name}: {cloud.note}") for cloud in clouds]
         host, port = (self.host, self.port) if self.save is None else ("127.0.0.1", 0)
@@ -108,28 +105,25 @@ class View(Verb):
             finally:
                 page.stop()
 
-    def _clouds(self) -> list[DisplayCloud]:
-        from veckm.viewer import DisplayCloud
-
-        if self.cloud is None:
-            cloud = PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
-            first = DisplayCloud.of(cloud, "sample statue", limit=self.points)
-        else:
-            first = DisplayCloud.of(read_cloud(self.cloud), self.cloud.name, limit=self.points)
-        if self.other is None:
-            return [first]
-        other = read_cloud(self.other)
-        return [first, DisplayCloud.of(other, self.other.name, limit=self.points, frame=first)]
-
-    def _settings(self, first: DisplayCloud) -> Settings:
+    def _prepare(self) -> tuple[list[DisplayCloud], Settings]:
+        from veckm.viewer.display import DisplayCloud
         from veckm.viewer.encodings import Settings
 
         if self.dim < 2:
             raise ValueError(f"--dim must be at least 2, got {self.dim}")
         if not 0 <= self.noise <= 100:
             raise ValueError(f"--noise must be from 0 to 100 percent, got {self.noise}")
-        radius = Settings.suggested(first).radius if self.radius is None else self.radius
-        return Settings(check_positive(radius, "--radius"), dim=self.dim, noise=self.noise / 100)
+        if self.cloud is None:
+            name, cloud = "sample statue", PointCloud(shapes.statue(_SAMPLE_POINTS).pos.numpy())
+        else:
+            name, cloud = self.cloud.name, read_cloud(self.cloud)
+        clouds = [DisplayCloud.of(cloud, name, limit=self.points)]
+        if self.other is not None:
+            name, cloud = self.other.name, read_cloud(self.other)
+            clouds.append(DisplayCloud.of(cloud, name, limit=self.points, frame=clouds[0]))
+        radius = Settings.suggested(clouds[0]).radius if self.radius is None else self.radius
+        noise = self.noise / 100
+        return clouds, Settings(check_positive(radius, "--radius"), dim=self.dim, noise=noise)
 
 
 def _has_screen() -> bool:

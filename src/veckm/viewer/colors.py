@@ -97,7 +97,7 @@ def map_colors(
     return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
-def color_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
+def by_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
     """Colors from the 2nd to the 98th percentile."""
     low, high = np.percentile(values, [2, 98]).tolist()
     for digits in range(3, 12):  # as many as it takes to tell the ends apart
@@ -107,20 +107,20 @@ def color_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # 
     return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note))
 
 
-def color_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
+def by_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
     """Colors about zero, symmetric; 5 % of the values lie beyond the ends."""
     end = float(np.percentile(np.abs(values), 95))
     legend = Legend(title, (f"{-end:.3g}", "0", f"{end:.3g}"), DIVERGING, note)
     return Coloring(map_colors(values, -end, end, DIVERGING), legend)
 
 
-def color_by_similarity(values: np.ndarray, title: str) -> Coloring:  # (M,)
+def by_similarity(values: np.ndarray, title: str) -> Coloring:  # (M,)
     """Colors of similarities, from 0 to 1."""
     legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, "Proposition 2; no unit")
     return Coloring(map_colors(values, 0.0, 1.0), legend)
 
 
-def color_by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
+def by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
     """By normals, curvature or confidence; the note tells where the normals come from."""
     if color == "normals":
         rgb = np.rint((surface.normal.numpy() * 0.5 + 0.5) * 255).clip(0, 255).astype(np.uint8)
@@ -129,12 +129,12 @@ def color_by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
     if color == "curvature":
         values = surface.mean_curvature.nan_to_num().float().numpy()
         note = "a sphere with outward normals is positive; 5 % lie beyond the ends"
-        return color_signed(values, "Mean curvature, 1 / the file's unit", note)
+        return by_signed(values, "Mean curvature, 1 / the file's unit", note)
     error, note = surface.error.nan_to_num().float().numpy(), "yellow is least certain"
-    return color_range(error, "Expected error of normals, degrees", note)
+    return by_range(error, "Expected error of normals, degrees", note)
 
 
-def color_by_file(colors: np.ndarray) -> Coloring:  # (M, 3) in bytes, 16 bits, or from 0 to 1
+def by_file(colors: np.ndarray) -> Coloring:  # (M, 3) in bytes, 16 bits, or from 0 to 1
     """The colors of a file, whatever range it stores them in."""
     values = np.asarray(colors, dtype=np.float64)
     top = float(values.max(initial=0.0))

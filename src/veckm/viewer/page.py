@@ -11,15 +11,8 @@ import viser
 
 from veckm.palette import Color
 from veckm.tasks.normals import Estimate
-from veckm.viewer.colors import (
-    Coloring,
-    Legend,
-    color_by_file,
-    color_by_similarity,
-    color_by_surface,
-    color_range,
-    small_html,
-)
+from veckm.viewer import colors
+from veckm.viewer.colors import Coloring, Legend, small_html
 from veckm.viewer.display import DisplayCloud
 from veckm.viewer.encodings import Encodings, Settings, match
 from veckm.viewer.panel import Panel, ViewState
@@ -137,10 +130,10 @@ class Page:
         """The colors of each cloud."""
         if picked is not None:
             own, title = encodings[picked[0]].row(picked[1]), "Similarity with the picked point"
-            return [color_by_similarity(each.similarity(own), title) for each in encodings]
+            return [colors.by_similarity(each.similarity(own), title) for each in encodings]
         if state.color == "match":
             title = "Similarity with the matching point"
-            return [color_by_similarity(self._match(encodings, k), title) for k in (0, 1)]
+            return [colors.by_similarity(self._match(encodings, k), title) for k in (0, 1)]
         if state.color == "encoding":
             palette = encodings[0].palette()
             return [each.colors(palette) for each in encodings]
@@ -148,14 +141,14 @@ class Page:
 
     def _color_one(self, color: Color, cloud: int, encodings: Encodings) -> Coloring:
         display = encodings.display
-        rows, colors = display.rows.numpy(), display.cloud.colors
-        if color == "file" and colors is not None:
-            return color_by_file(colors[rows])
+        rows, own = display.rows.numpy(), display.cloud.colors
+        if color == "file" and own is not None:
+            return colors.by_file(own[rows])
         if color in ("height", "file"):
-            return color_range(display.cloud.xyz[rows, 2], "Height z, in the file's units")
+            return colors.by_range(display.cloud.xyz[rows, 2], "Height z, in the file's units")
         estimated = encodings.own_normals is None
         note = "estimated, consistently oriented" if estimated else "the file's own"
-        return color_by_surface(self._surface(cloud, encodings.settings.noise), color, note)
+        return colors.by_surface(self._surface(cloud, encodings.settings.noise), color, note)
 
     def _match(self, encodings: list[Encodings], cloud: int) -> np.ndarray:  # (M,)
         """The similarity of each point of a cloud with its match in the other."""
