@@ -14,6 +14,7 @@ from veckm.cli.verb import Count, InputFile, Verb, check_output
 from veckm.io import WRITABLE, Source, create_sink, read, source_if_by_range, write
 from veckm.io.formats import find, output_note
 from veckm.progress import bar
+from veckm.scan.spool import chunks_of
 
 #: Points that are read and written at a time where both formats support it.
 _BLOCK = 500_000
@@ -64,8 +65,7 @@ class Convert(Verb):
             create_sink(self.output, source) as append,
             bar(source.count, label, unit="points") as advance,
         ):
-            for start in range(0, source.count, _BLOCK):
-                stop = min(start + _BLOCK, source.count)
-                append(source.read(start, stop))
-                advance(stop - start)
+            for part in chunks_of(source.count, _BLOCK):
+                append(source.read(part.start, part.stop))
+                advance(part.stop - part.start)
         return source.count

@@ -15,7 +15,7 @@ from veckm import VecKM, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import OutputFile, coordinates, option, save_array
+from veckm.cli.verb import OutputFile, coordinates, option, read_cloud, save_array
 from veckm.components import principal_components
 from veckm.engines.phasors import as_real
 from veckm.inputs import SMALLEST_EPS
@@ -86,8 +86,7 @@ class Encode(CloudVerb):
         self.scan(cloud, operation)
 
     def run_in_memory(self) -> None:
-        source, points, _ = self.read_input()
-        pos, radius = coordinates(points), self.radius
+        pos, radius = coordinates(read_cloud(self.cloud)), self.radius
         suggested = radius is None and self.beta is None
         if suggested:
             if len(pos) < 2:
@@ -95,7 +94,7 @@ class Encode(CloudVerb):
             radius = suggest_radius(pos, neighbors=_NEIGHBORS)
         encoder = self._encoder(radius)
         x = _centered(pos, encoder.alpha[0], self.eps)
-        about = self.show_cloud(source, pos)
+        about = self.show_cloud(pos)
         note, computed_in = _rounding(pos, encoder.radius[0]), str(x.numpy().dtype)
         self.show(*([] if note is None else [labeled("note", note)]))
         self.show(*self._settings(encoder, min(_NEIGHBORS, len(pos) - 1) if suggested else 0))

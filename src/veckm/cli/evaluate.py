@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,17 +12,8 @@ from typing import Annotated, Any
 import torch
 from tyro.conf import Positional, arg
 
-from veckm.cli import networks
-from veckm.cli.verb import (
-    OutputFile,
-    Verb,
-    check_output,
-    coordinates,
-    option,
-    read_cloud,
-    save_json,
-)
-from veckm.data import shapes
+from veckm.cli import networks, verb
+from veckm.cli.verb import OutputFile, Verb, check_output, coordinates, read_cloud, save_json
 from veckm.data.pcpnet import PCPNet
 from veckm.data.protocol import SETS, LabeledCloud
 from veckm.inputs import check_count
@@ -32,12 +23,11 @@ from veckm.tasks.normals.estimate import estimate, shipped
 from veckm.tasks.normals.evaluate import angle_error, rmse
 from veckm.training import evaluate, load_checkpoint
 
-_SAMPLE_POINTS = 20_000
 #: Neighbors of PCA, the usual choices.
 _NEIGHBORS = (18, 122)
 
-_Source = Positional[Annotated[Path | None, option("[PATH]", "a sample scan")]]
-_Weights = Annotated[Path | None, option("FILE", "those of the package")]
+_Source = Positional[Annotated[Path | None, verb.option("[PATH]", "a sample scan")]]
+_Weights = Annotated[Path | None, verb.option("FILE", "those of the package")]
 _Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
 
 
@@ -78,20 +68,15 @@ class EvaluateNormals(Verb):
             self.show(f"{method:<16}" + "".join(f"{row[name]:>10.2f}" for name in columns))
         self.report(rmse_degrees=means)
 
-    def _clouds(self) -> Iterator[LabeledCloud]:
+    def _clouds(self) -> Iterable[LabeledCloud]:
         if self.source is not None and self.source.is_dir():
-            yield from PCPNet(self.source, "test")
-            return
-        if self.source is None:
-            shape = shapes.scan(_SAMPLE_POINTS)
-            name, pos, normal = "sample scan", shape.pos, shape.normal
-        else:
-            cloud = read_cloud(self.source)
-            if cloud.normals is None:
-                raise ValueError(f"{self.source}: has no normals to compare with")
-            name, pos = self.source.stem, coordinates(cloud)
-            normal = torch.from_numpy(cloud.normals.astype("float32"))
-        yield LabeledCloud(name, "cloud", pos, normal, torch.arange(len(pos)))
+            return PCPNet(self.source, "test")
+        cloud = read_cloud(self.source)
+        name = "sample scan" if self.source is None else self.source.stem
+        if cloud.normals is None:
+            raise ValueError(f"{self.source}: has no normals to compare with")
+        normal = torch.from_numpy(cloud.normals.astype("float32"))
+        return [LabeledCloud(name, "cloud", coordinates(cloud), normal, torch.arange(len(cloud)))]
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ class Info(Verb):
             "points": count,
             "low": low.tolist(),
             "high": high.tolist(),
-            "fields": {name: _dtype(values) for name, values in header.fields.items()},
+            "fields": {
+                k: " x ".join(map(str, (v.dtype, *v.shape[1:]))) for k, v in header.fields.items()
+            },
             "crs": header.crs,
             **trial,
         }
@@ -100,11 +102,6 @@ def _lines(about: dict[str, Any]) -> list[str]:
     threads = text.counted(torch.get_num_threads(), "thread")
     tried = text.counted(about["tried"], "point")
     return [*out, labeled("", f"estimated from {tried} with {threads}")]
-
-
-def _dtype(values: np.ndarray) -> str:
-    columns = f" x {values.shape[1]}" if values.ndim == 2 else ""
-    return f"{values.dtype}{columns}"
 
 
 def _part(source: Source, extent: float, silent: bool) -> np.ndarray:  # (n, 3)

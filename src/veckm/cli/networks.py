@@ -54,11 +54,10 @@ class NetworkVerb(Verb):
 
     def choose_device(self) -> torch.device:
         """The device; for ``auto`` this process's CUDA device where there is one."""
-        if self.device != "auto":
-            return torch.device(self.device)
-        if not torch.cuda.is_available():
-            return torch.device("cpu")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        name = self.device
+        if name == "auto":
+            name = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+        return torch.device(name)
 
     @abstractmethod
     def _read(self, wanted: Selection) -> Samples: ...

@@ -14,7 +14,7 @@ from tyro.conf import arg
 from veckm import scan
 from veckm.cli.text import labeled, pace
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import Flag, OutputFile, coordinates, option
+from veckm.cli.verb import Flag, OutputFile, coordinates, option, read_cloud
 from veckm.cloud import PointCloud
 from veckm.io import WRITABLE, write
 from veckm.io.formats import output_note
@@ -52,9 +52,9 @@ class Normals(CloudVerb):
     """The trained network, or moments for the estimator without training."""
 
     def run_in_memory(self) -> None:
-        source, cloud, truth = self.read_input()
+        cloud = read_cloud(self.cloud)
         pos = coordinates(cloud)
-        self.show_cloud(source, pos)
+        source = self.show_cloud(pos)["source"]
         orient = self._orientation()
         start = time.perf_counter()
         found = estimate(
@@ -73,8 +73,9 @@ class Normals(CloudVerb):
             labeled("time", pace(len(pos), spent)),
             labeled("expected", f"angle error: {spread}"),
         )
-        error = None if truth is None else rmse(angle_error(found.normal, truth))
-        if error is not None:
+        error = None
+        if self.cloud is None:  # the normals of the sample are known
+            error = rmse(angle_error(found.normal, torch.from_numpy(cloud.normals)))
             known = f"{error:.2f} degrees, root mean square over the known normals of the sample"
             self.show(labeled("true", f"angle error: {known}"))
         if self.output is not None:

@@ -11,24 +11,13 @@ from torch import Tensor
 from tyro.conf import OmitArgPrefixes
 
 from veckm.cli.text import box, counted, labeled, seconds
-from veckm.cli.verb import (
-    Count,
-    InputFileOrSample,
-    OutputFile,
-    Verb,
-    check_output,
-    option,
-    read_cloud,
-)
-from veckm.cloud import PointCloud
-from veckm.data import shapes
+from veckm.cli.verb import Count, InputFileOrSample, OutputFile, Verb, check_output, option
 from veckm.io.formats import open_source, output_note, source_if_by_range
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
 
 #: Larger clouds are processed in tiles by default.
 LARGE = 2_000_000
-_SAMPLE_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -80,18 +69,11 @@ class CloudVerb(Verb):
     def run_in_tiles(self, cloud: Path) -> None:
         """Process the cloud tile by tile, from a file to a file."""
 
-    def read_input(self) -> tuple[str, PointCloud, Tensor | None]:
-        """Name and points of the file, or of a sample scan with its known normals."""
-        if self.cloud is not None:
-            return str(self.cloud), read_cloud(self.cloud), None
-        sample = shapes.scan(_SAMPLE_POINTS)
-        return "sample scan", PointCloud(sample.pos.numpy()), sample.normal
-
-    def show_cloud(self, source: str, pos: Tensor) -> dict[str, object]:  # (N, 3)
+    def show_cloud(self, pos: Tensor) -> dict[str, object]:  # (N, 3)
         """Print the title and the size of the cloud, in its own units; returns the same."""
         sides, dtype = (pos.amax(0) - pos.amin(0)).tolist(), str(pos.numpy().dtype)
         self.title(type(self).__name__.lower())
-        count = counted(len(pos), "point")
+        source, count = str(self.cloud or "sample scan"), counted(len(pos), "point")
         self.show(labeled("cloud", f"{source}: {count}, {dtype}, box {box(sides)}"))
         return {"source": source, "points": len(pos), "box": sides, "dtype": dtype}
 

@@ -16,9 +16,12 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from veckm import __version__
 from veckm.cloud import PointCloud
+from veckm.data import shapes
 from veckm.io import FileError, read
 from veckm.io.atomic import writing
 
+#: Points of the sample scan of verbs that got no file.
+_SAMPLE_POINTS = 20_000
 _INPUTS = "LAS, LAZ, PLY, PCD, XYZ, CSV, PTS, NPY, NPZ or KITTI .bin; E57 is only read"
 
 
@@ -79,8 +82,11 @@ class Verb(ABC):
             print(json.dumps({"veckm": __version__, **values}, default=str), flush=True)
 
 
-def read_cloud(path: Path) -> PointCloud:
-    """Read a file, and check that it has points and that all of them are finite."""
+def read_cloud(path: Path | None) -> PointCloud:
+    """Read a file, whose points must be finite; a sample scan with its normals without one."""
+    if path is None:
+        sample = shapes.scan(_SAMPLE_POINTS)
+        return PointCloud(sample.pos.numpy()).with_normals(sample.normal.numpy())
     cloud = read(path)
     if not len(cloud):
         raise FileError(path, "has no points")

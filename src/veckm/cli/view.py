@@ -28,6 +28,8 @@ _Other = Annotated[Path | None, option("[OTHER]", "none")]
 _Save = Annotated[Path | None, option("FILE.html", "served, not saved")]
 _Radius = Annotated[float | None, option("R", "suggested")]
 _SAMPLE_POINTS = 50_000
+#: Variables that tell of a screen, except on Windows and macOS.
+_SCREENS = {"DISPLAY", "WAYLAND_DISPLAY"}
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,14 @@ class View(Verb):
         from veckm.viewer import Page, save_html, serve
         from veckm.viewer.server import address, check_free
 
+        host, port = self.host, self.port
         if self.save is not None:
             check_output(self.save, self.cloud, "scenes", (".html",))
-        else:
-            check_free(self.host, self.port)  # before a large file is read in vain
+            host, port = "127.0.0.1", 0
+        check_free(host, port)  # before a large file is read in vain
         clouds, settings = self._prepare()
         about = {"clouds": [cloud.name for cloud in clouds]}
         lines = [labeled("cloud", f"{cloud.name}: {cloud.note}") for cloud in clouds]
-        host, port = (self.host, self.port) if self.save is None else ("127.0.0.1", 0)
         start = time.perf_counter()
         with serve(host, port) as server:
             page = Page(server, *clouds, settings=settings, color=self.color)
@@ -95,7 +97,8 @@ class View(Verb):
             self.title("view")
             self.show(*lines, labeled("page", f"{url} (Ctrl-C ends it)"))
             self.report(**about, page=url)
-            if not self.headless and _has_screen():
+            screen = sys.platform in ("win32", "darwin") or _SCREENS & set(os.environ)
+            if screen and not self.headless:
                 webbrowser.open(url)
             try:
                 while True:
@@ -124,8 +127,3 @@ class View(Verb):
         radius = Settings.suggested(clouds[0]).radius if self.radius is None else self.radius
         noise = self.noise / 100
         return clouds, Settings(check_positive(radius, "--radius"), dim=self.dim, noise=noise)
-
-
-def _has_screen() -> bool:
-    screens = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return sys.platform in ("win32", "darwin") or bool(screens)

@@ -84,11 +84,8 @@ class Coloring(NamedTuple):
 
 
 def map_colors(
-    values: np.ndarray,  # (...,)
-    low: float,
-    high: float,
-    colors: ColorMap = SEQUENTIAL,
-) -> np.ndarray:  # (..., 3) uint8
+    values: np.ndarray, low: float, high: float, colors: ColorMap = SEQUENTIAL
+) -> np.ndarray:  # (...,) -> (..., 3) uint8
     """Colors of values between two ends; values beyond have the color of the end."""
     share = (np.asarray(values, dtype=np.float64) - low) / (high - low or 1.0)
     places = np.linspace(0, 1, len(colors))

@@ -88,11 +88,7 @@ class DisplayCloud:
         )
 
 
-def thin(
-    xyz: np.ndarray,  # (N, 3)
-    limit: int,
-    seed: int = 0,
-) -> np.ndarray:  # (M,) int64, ascending
+def thin(xyz: np.ndarray, limit: int) -> np.ndarray:  # (N, 3) -> (M,) int64, ascending
     """Rows of at most ``limit`` points: every cell keeps at most a cap, the largest possible.
 
     A uniform subsample would leave nothing of sparse regions beside dense ones. Here a cell with
@@ -100,7 +96,7 @@ def thin(
     """
     if len(xyz) <= limit:
         return np.arange(len(xyz))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     cell = _cells(xyz)
     order, counts = np.lexsort((rng.random(len(xyz)), cell)), np.bincount(cell)
     # The rank of each point within its cell, in random order; the lowest ranks are kept.

@@ -32,13 +32,11 @@ class SceneCloud:
         self._marks: list[viser.SceneNodeHandle] = []
         self.placed: np.ndarray = np.zeros((0, 3), dtype=np.float32)
 
-    def draw(
-        self,
-        at: Tensor,  # (M, 3) relative to the cloud's center, in the file's units
-        rgb: np.ndarray,  # (M, 3) uint8
-        point_size: float,
-    ) -> None:
-        """Add the points, or move and color them if they are there; removes lines and marker."""
+    def draw(self, at: Tensor, rgb: np.ndarray, point_size: float) -> None:  # (M, 3), (M, 3) uint8
+        """Add the points, or move and color them if they are there; removes lines and marker.
+
+        They are relative to the cloud's center, in the file's units.
+        """
         self._remove_marks()
         placed = (at.numpy() / self._unit + np.asarray(self.shift)).astype(np.float32)
         if self._points is None:
@@ -110,16 +108,11 @@ def place_camera(server: viser.ViserServer, shift: Place | None) -> None:
         camera.look_at = tuple(middle.tolist())
 
 
-def pick(
-    points: np.ndarray,  # (M, 3)
-    origin: Place,
-    direction: Place,
-) -> tuple[int, float] | None:
-    """The row of the point under a click, and its distance from the camera; None if there is none.
+def pick(points: np.ndarray, origin: Place, direction: Place) -> tuple[int, float] | None:
+    """The row of the point (of M, (M, 3)) under a click, and its distance from the camera.
 
-    Of the points close to the ray, whose direction has unit length, it is the first along it, but
-    the distance from the ray counts too, so that a point in front of the cursor wins over a nearer
-    one at the edge.
+    It is the first along the ray of those close to it, but the distance from the ray counts too, so
+    that a point under the cursor wins over a nearer one at the edge.
     """
     offset = points - np.asarray(origin)
     along = offset @ np.asarray(direction)

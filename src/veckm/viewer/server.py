@@ -58,10 +58,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def save_html(
-    path: str | Path,
-    server: viser.ViserServer,
-    clouds: Sequence[DisplayCloud],
-    legend: Legend,
+    path: str | Path, server: viser.ViserServer, clouds: Sequence[DisplayCloud], legend: Legend
 ) -> int:
     """Write the scene and its legend to a file, atomically. Returns the number of bytes.
 
