@@ -70,16 +70,13 @@ class Encode(CloudVerb):
                 f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
             )
         encoder = self._encoder(self.radius)
+        names = ("window", "eps", "seed", "dtype", "components")
         operation = scan.Encode(
             self.dim,
             encoder.radius,
             detail=encoder.alpha[0] * encoder.radius[0],
-            window=self.window,
             engine="neighbors" if self.engine == "auto" else self.engine,  # type: ignore[arg-type]
-            eps=self.eps,
-            seed=self.seed,
-            dtype=self.dtype,
-            components=self.components,
+            **{name: getattr(self, name) for name in names},
         )
         self.title("encode")
         self.show(*self._settings(encoder), labeled("engine", f"{operation.engine}, in tiles"))

@@ -26,10 +26,6 @@ from veckm.training import evaluate, load_checkpoint
 #: Neighbors of PCA, the usual choices.
 _NEIGHBORS = (18, 122)
 
-_Source = Positional[Annotated[Path | None, verb.option("[PATH]", "a sample scan")]]
-_Weights = Annotated[Path | None, verb.option("FILE", "those of the package")]
-_Checkpoint = Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
-
 
 @dataclass(frozen=True)
 class EvaluateNormals(Verb):
@@ -39,9 +35,9 @@ class EvaluateNormals(Verb):
     the clouds of a set.
     """
 
-    source: _Source = None
+    source: Positional[Annotated[Path | None, verb.option("[PATH]", "a sample scan")]] = None
     """Folder with test shapes in the layout of PCPNet, or a cloud file with known normals."""
-    weights: _Weights = None
+    weights: Annotated[Path | None, verb.option("FILE", "those of the package")] = None
     """Weights (.safetensors), with their settings (.json) beside them."""
     limit: networks.Limit = None
     """Take the first K clouds only."""
@@ -83,7 +79,7 @@ class EvaluateNormals(Verb):
 class _Evaluate(networks.NetworkVerb):
     """Options of all networks for labels."""
 
-    checkpoint: _Checkpoint
+    checkpoint: Positional[Annotated[Path, arg(metavar="CHECKPOINT")]]
     """A last.pt of `veckm train`, or the folder that it is in."""
     data: networks.Folder
     """Folder with the data; nothing is downloaded."""

@@ -59,7 +59,8 @@ class Info(Verb):
             raise FileError(self.cloud, "has no points")
         trial: dict[str, Any] = {"spacing": None, "radius": None, "tried": 0, "costs": []}
         if not self.quick and count > 1:
-            xyz = header.xyz if source is None else _part(source, max(high - low), self.silent)
+            extent = float(max(high - low))
+            xyz = header.xyz if source is None else _part(source, extent, self.silent)
             trial = _trial(xyz, (low + high) / 2, count)
         about: dict[str, Any] = {
             "path": str(self.cloud),
@@ -96,7 +97,7 @@ def _lines(about: dict[str, Any]) -> list[str]:
     out.append(labeled("radius", f"{number(about['radius'])} suggested: {why}"))
     for cost in about["costs"]:
         duration = text.seconds(max(1, round(cost["seconds"])))
-        memory = f"{text.bytes_of(int(cost['memory']))} of memory"
+        memory = f"{text.bytes_of(cost['memory'])} of memory"
         tiles = " in tiles" if cost["tiles"] else ""
         out.append(labeled(cost["verb"], f"about {duration} and {memory}{tiles}"))
     threads = text.counted(torch.get_num_threads(), "thread")

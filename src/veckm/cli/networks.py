@@ -24,8 +24,6 @@ AnyTask = Classification | PartSegmentation | SemanticSegmentation
 
 Folder = Positional[Annotated[Path, arg(metavar="FOLDER")]]
 Limit = Annotated[int | None, option("K", "all")]
-_Cache = Annotated[Path | None, option("FOLDER", "none")]
-_Voxel = Annotated[float | None, option("METERS", "all points")]
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class NetworkVerb(Verb):
 
     limit: Limit = None
     """Use K objects or rooms only, chosen by the seed."""
-    cache: _Cache = None
+    cache: Annotated[Path | None, option("FOLDER", "none")] = None
     """Where to keep what was read, for the next time."""
     device: str = "auto"
     """auto, cpu, cuda, ..."""
@@ -117,19 +115,12 @@ class SceneVerb(NetworkVerb):
     """Whole scenes, or crops of them in training, instead of blocks of one meter."""
     scale: float = 1.0
     """All coordinates times this: networks expect rooms in meters."""
-    voxel: _Voxel = None
+    voxel: Annotated[float | None, option("METERS", "all points")] = None
     """Keep one point of every cube of this side."""
 
     def _read(self, wanted: Selection) -> Samples:
-        return read_s3dis(
-            wanted.folder,
-            wanted.split,
-            test_area=self.test_area,
-            classes=wanted.classes,
-            scale=self.scale,
-            voxel=self.voxel,
-            cache=self.cache,
-        )
+        options = {name: getattr(self, name) for name in ("test_area", "scale", "voxel", "cache")}
+        return read_s3dis(wanted.folder, wanted.split, classes=wanted.classes, **options)
 
     def prepare(self, samples: Samples, points: int, train: bool) -> Samples:
         """Crops of scenes or overlapping blocks for training, else every point once."""

@@ -21,9 +21,6 @@ from veckm.io.formats import output_note
 from veckm.tasks.normals import Estimate, Method, Orientation, estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
-_Place = Annotated[tuple[float, float, float] | None, option("X Y Z", "none")]
-_Orient = Annotated[Orientation | None, arg(help_behavior_hint="(default: consistent)")]
-
 
 @dataclass(frozen=True)
 class Normals(CloudVerb):
@@ -42,9 +39,9 @@ class Normals(CloudVerb):
 
     output: OutputFile = None
     """The cloud with its normals; the name chooses the format."""
-    orient: _Orient = None
+    orient: Annotated[Orientation | None, arg(help_behavior_hint="(default: consistent)")] = None
     """Which of the two directions: consistent between neighbors, up, viewpoint, or none."""
-    viewpoint: _Place = None
+    viewpoint: Annotated[tuple[float, float, float] | None, option("X Y Z", "none")] = None
     """Position of the scanner; normals point towards it."""
     curvature: Flag = True
     """Leave principal curvatures out, which saves time."""

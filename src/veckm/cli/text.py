@@ -44,4 +44,4 @@ def pace(points: int, spent: float) -> str:
 
 def bytes_of(count: float) -> str:
     """A size with its unit."""
-    return tqdm.format_sizeof(count, "B")
+    return str(tqdm.format_sizeof(count, "B"))

@@ -33,12 +33,10 @@ from veckm.training import train
 from veckm.training.ranks import joined
 from veckm.training.recipe import Recipe
 
-_Points = Annotated[int | None, option("K", "the task's")]
 _Normals = Annotated[Flag, arg(help="Give the network the normals too, where the data has them.")]
 _Recipe = Annotated[
     OmitArgPrefixes[Recipe], arg(help="Of the optimizer; the seed is that of the weights too.")
 ]
-_Out = Annotated[Path | None, option("FOLDER", "runs/TASK")]
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,14 @@ class _Train(networks.NetworkVerb):
     data: networks.Folder
     """Folder with the data; nothing is downloaded."""
     recipe: _Recipe
-    out: _Out = None
+    out: Annotated[Path | None, option("FOLDER", "runs/TASK")] = None
     """Folder for the checkpoint of the last epoch, the log and the metrics; a stopped run
     resumes when it is run again."""
     model: str = "pointnet"
     """Name of the network: pointnet, pointnet2, pct, ...; a wrong one lists those of the task."""
     veckm: Flag = False
     """Use the network's VecKM counterpart."""
-    points: _Points = None
+    points: Annotated[int | None, option("K", "the task's")] = None
     """Points per cloud."""
     val_share: float = 0.0
     """Share of the training split that is held out for validation, chosen by the seed."""
@@ -170,11 +168,11 @@ class _Train(networks.NetworkVerb):
     def _sets(self, points: int) -> tuple[Samples, Samples | None]:
         """The training set, and a share of it held out for validation: rooms, not their blocks."""
         wanted = networks.Selection(self.data, "train", points, self.normals, self.classes)
-        samples, held = self.read(wanted, self.recipe.seed), None
-        if self.val_share:
-            samples, held = hold_out(samples, self.val_share, self.recipe.seed)
-            held = self.prepare(held, points, train=False)
-        return self.prepare(samples, points, train=True), held
+        samples = self.read(wanted, self.recipe.seed)
+        if not self.val_share:
+            return self.prepare(samples, points, train=True), None
+        kept, held = hold_out(samples, self.val_share, self.recipe.seed)
+        return self.prepare(kept, points, train=True), self.prepare(held, points, train=False)
 
 
 @dataclass(frozen=True)

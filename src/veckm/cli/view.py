@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from veckm.viewer import DisplayCloud
     from veckm.viewer.encodings import Settings
 
-_Other = Annotated[Path | None, option("[OTHER]", "none")]
-_Save = Annotated[Path | None, option("FILE.html", "served, not saved")]
-_Radius = Annotated[float | None, option("R", "suggested")]
 _SAMPLE_POINTS = 50_000
 #: Variables that tell of a screen, except on Windows and macOS.
 _SCREENS = {"DISPLAY", "WAYLAND_DISPLAY"}
@@ -45,13 +42,13 @@ class View(Verb):
     """
 
     cloud: InputFileOrSample = None
-    other: Positional[_Other] = None
+    other: Positional[Annotated[Path | None, option("[OTHER]", "none")]] = None
     """A second cloud to compare with, for example a noisy one."""
-    save: _Save = None
+    save: Annotated[Path | None, option("FILE.html", "served, not saved")] = None
     """Write the scene into this file instead of serving it."""
     color: Color = "encoding"
     """What the points are colored by first."""
-    radius: _Radius = None
+    radius: Annotated[float | None, option("R", "suggested")] = None
     """Initial radius of the neighborhood, in the file's units."""
     dim: int = 256
     """Initial D, complex numbers per encoding."""

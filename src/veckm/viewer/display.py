@@ -61,7 +61,7 @@ class DisplayCloud:
             )
         check_count(limit, "limit of points", least=2)
         xyz = cloud.xyz
-        check_finite(torch.from_numpy(xyz), name)
+        check_finite(torch.from_numpy(xyz), "cloud.xyz")
         low, high = xyz.min(0), xyz.max(0)
         center = (low + high) / 2 if frame is None else frame.center
         size = float(np.linalg.norm(high - low)) / 2 if frame is None else frame.size

@@ -50,30 +50,20 @@ class Settings:
     noise: float = 0.0
 
     @classmethod
-    def suggested(cls, display: DisplayCloud, neighbors: int = 200) -> Settings:
-        """Settings from the density of the cloud.
-
-        With many neighbors, colors show the surface more than the positions of its samples.
-        """
-        return cls(float(f"{suggest_radius(display.pos, neighbors=neighbors):.3g}"))
+    def suggested(cls, display: DisplayCloud) -> Settings:
+        """A radius with so many neighbors that colors show the surface, not its samples."""
+        return cls(float(f"{suggest_radius(display.pos, neighbors=200):.3g}"))
 
 
 class Encodings:
-    """The encodings of a cloud's displayed points, kept or computed in chunks.
-
-    Attributes:
-        pos: all points, with the noise of the settings, relative to the center of the cloud.
-        at: the displayed points among them.
-
-    Shapes:
-        - pos: (N, 3) float32, at: (M, 3) float32
-    """
+    """The encodings of a cloud's displayed points, kept or computed in chunks."""
 
     def __init__(self, display: DisplayCloud, settings: Settings) -> None:
         self.display, self.settings = display, settings
         self.encoder = VecKM(
             settings.dim, radius=settings.radius, detail=settings.detail, p=1, eps=_EPS
         )
+        #: All points, (N, 3), with the noise of the settings, and the displayed ones, (M, 3).
         self.pos = add_noise(display.pos, settings.noise) if settings.noise else display.pos
         self.at = self.pos if display.complete else self.pos[display.rows]
 
@@ -99,11 +89,7 @@ class Encodings:
             yield from zip(rows.split(_ROWS), G.split(_ROWS), strict=True)
 
     def similarity(self, other: Tensor | Callable[[Tensor], Tensor]) -> np.ndarray:  # (M,) float32
-        """Similarity of every displayed point's encoding with another (Proposition 2).
-
-        Args:
-            other: (D,) complex, or a function of the rows that returns one for each.
-        """
+        """Similarity of every encoding with another, or one for each row (Proposition 2)."""
         out = torch.empty(len(self))
         for rows, G in self.chunks():
             out[rows] = similarity(G, other(rows) if callable(other) else other)
@@ -118,10 +104,8 @@ class Encodings:
         rgb = torch.empty(len(self), 3, dtype=torch.uint8)
         for rows, G in self.chunks():
             rgb[rows] = palette.colors(G)
-        labels = tuple(
-            f"component {k}: {share:.0%} of the variance"
-            for k, share in enumerate(palette.shares, 1)
-        )
+        shares = enumerate(palette.shares, 1)
+        labels = tuple(f"component {k}: {share:.0%} of the variance" for k, share in shares)
         note = "similar colors, similar neighborhoods; no unit"
         legend = Legend("Encoding, principal components", labels, RED_GREEN_BLUE, note)
         return Coloring(rgb.numpy(), legend)

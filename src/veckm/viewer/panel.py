@@ -77,9 +77,7 @@ class Panel:
     def _slider(
         self, label: str, low: float, high: float, step: float, initial: float, hint: str
     ) -> viser.GuiSliderHandle[float]:
-        slider = self._gui.add_slider(
-            label, min=low, max=max(high, initial), step=step, initial_value=initial, hint=hint
-        )
+        slider = self._gui.add_slider(label, low, max(high, initial), step, initial, hint=hint)
         slider.on_update(lambda _: self._changed())
         return slider
 
@@ -97,15 +95,10 @@ class Panel:
     def state(self) -> ViewState:
         """The state of the controls now."""
         color = next(c for c, label in LABELS.items() if label == self._color.value)
-        settings = Settings(
-            float(self._radius.value),
-            float(self._detail.value),
-            int(self._dim.value),
-            float(self._noise.value) / 100,
-        )
-        pair = self._two or bool(self._pair.value) or color == "match"
-        size = float(self._size.value) / 1e3
-        return ViewState(settings, color, pair, size, bool(self._lines.value))
+        noise, size = self._noise.value / 100, self._size.value / 1e3
+        settings = Settings(self._radius.value, self._detail.value, int(self._dim.value), noise)
+        pair = self._two or self._pair.value or color == "match"
+        return ViewState(settings, color, pair, size, self._lines.value)
 
     def show_status(self, text: str, *, error: bool = False) -> None:
         """Print what the page is doing, or what went wrong."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import viser
 from torch import Tensor
@@ -103,7 +105,9 @@ def place_camera(server: viser.ViserServer, shift: Place | None) -> None:
     """Put all cameras in front and a little above, further away from two clouds."""
     middle = np.zeros(3) if shift is None else np.asarray(shift) / 2
     away = 1.9 if shift is None else 1.9 + 0.6 * float(np.linalg.norm(shift))
-    for camera in (server.initial_camera, *(c.camera for c in server.get_clients().values())):
+    clients = server.get_clients().values()
+    cameras: list[Any] = [server.initial_camera, *(client.camera for client in clients)]
+    for camera in cameras:
         camera.position = tuple((middle + away * np.array([0.25, -0.88, 0.4])).tolist())
         camera.look_at = tuple(middle.tolist())
 

@@ -62,9 +62,8 @@ def save_html(
 ) -> int:
     """Write the scene and its legend to a file, atomically. Returns the number of bytes.
 
-    The file contains the points, the colors and the program that displays them, and makes no
-    requests. The panel is left out: nothing can be encoded without Python. The clouds are listed
-    with their names and counts above the legend.
+    The file contains all that displays it, and makes no requests. The panel is left out: nothing
+    can be encoded without Python. The clouds are listed above the legend.
     """
     page = server.scene.as_html()
     box = (
