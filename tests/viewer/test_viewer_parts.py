@@ -225,6 +225,18 @@ def test_of_many_requests_the_worker_serves_the_last():
     assert not errors
 
 
+def test_a_worker_that_is_still_busy_can_be_stopped():
+    begun, go_on = threading.Event(), threading.Event()
+    worker = Worker(lambda: (begun.set(), go_on.wait(10)), lambda _: None)
+    worker.request()
+    assert begun.wait(10)
+    with pytest.raises(TimeoutError, match="still busy"):
+        worker.wait(0.01)
+    worker.stop(0.01)  # Ctrl-C is no error
+    go_on.set()
+    worker.wait(10)
+
+
 def test_the_worker_outlives_an_error_and_tells_it():
     errors, calls = [], threading.Semaphore(0)
 

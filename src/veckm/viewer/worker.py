@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 #: A control that has not moved for this many seconds has been released.
 _QUIET = 0.12
@@ -23,9 +24,9 @@ class Worker:
     def request(self) -> None:
         """Ask for the work to be done; a request that still waits is dropped for this one."""
         self._timer.cancel()
-        self._timer = threading.Timer(_QUIET, self._run)
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = timer = threading.Timer(_QUIET, self._run)
+        timer.daemon = True
+        timer.start()
 
     def wait(self, timeout: float) -> None:
         """Wait until the last request is served."""
@@ -35,9 +36,10 @@ class Worker:
             raise TimeoutError(f"the page is still busy after {timeout:g} s")
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Drop what still waits, and stop after the current work."""
+        """Drop what still waits, and give the current work some time to end."""
         self._timer.cancel()
-        self.wait(timeout)
+        with suppress(TimeoutError):
+            self.wait(timeout)
 
     def _run(self) -> None:
         with self._one_at_a_time:
