@@ -12,7 +12,7 @@ import torch
 from releases import Tiny, stored
 
 from veckm.data.augment import Augment
-from veckm.data.samples import Sample, Stored, collate, hold_out
+from veckm.data.samples import Sample, Samples, collate, hold_out
 from veckm.models import create_model, default_encoding
 from veckm.tasks.labeling import Classification, SemanticSegmentation
 from veckm.training import Recipe, evaluate, fit, load_checkpoint, load_model, train
@@ -149,7 +149,7 @@ def test_the_loss_of_the_log_is_that_of_every_point_that_counts(tmp_path: Path) 
     pos = collate(stored(8)).pos
     label = (pos[..., 2] > 0).long()
     label[0, :7] = -1
-    data = Stored([Sample(str(k), pos[k], label[k]) for k in range(8)], ("a", "b"))
+    data = Samples([Sample(str(k), pos[k], label[k]) for k in range(8)], ("a", "b"))
     model = Tiny(2, per_point=True)
     total, count = task.loss(model(pos).detach(), collate(data))
     recipe = Recipe(epochs=1, batch=2, rate=1e-12)
@@ -202,7 +202,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_before_its_checkpoint(tmp_path
 
 
 def test_an_empty_set_is_refused(tmp_path: Path) -> None:
-    empty = Stored([], ("a",))
+    empty = Samples([], ("a",))
     with pytest.raises(ValueError, match="training set is empty"):
         train(net(), TASK, empty, RECIPE, tmp_path)
     with pytest.raises(ValueError, match="the set to evaluate is empty"):

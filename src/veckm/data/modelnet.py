@@ -23,7 +23,7 @@ import torch
 
 from veckm.data.meshes import read_mesh
 from veckm.data.reading import Arrays, Release, check_files, check_labels, read_arrays, read_table
-from veckm.data.samples import Sample, Stored, generator_of
+from veckm.data.samples import Sample, Samples, generator_of
 from veckm.extras import need
 
 #: Where the meshes are, and the two samplings of them.
@@ -48,7 +48,7 @@ def read_modelnet(
     classes: Literal[40, 10] = 40,
     seed: int = 0,
     cache: str | Path | None = None,
-) -> Stored:
+) -> Samples:
     """The official split of ModelNet, every object as ``points`` points in the unit ball.
 
     Args:

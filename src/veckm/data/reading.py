@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.data.samples import Sample, Stored, collate, generator_of, pick_points
+from veckm.data.samples import Sample, Samples, collate, generator_of, pick_points
 from veckm.inputs import check_count
 from veckm.io.atomic import writing
 from veckm.progress import bar
@@ -51,7 +51,7 @@ class Release:
         normals: bool,
         seed: int,
         repeat: bool = False,
-    ) -> Stored:
+    ) -> Samples:
         """All objects with equally many points, kept in the cache under ``name``."""
         check_count(points, "points")
         total = checksum(self.folder, [*self.files, *self.lists])
@@ -78,7 +78,7 @@ class Release:
             Sample(str(name), **{k: column[i] for k, column in fields.items()})  # type: ignore[arg-type]
             for i, name in enumerate(arrays["name"])
         ]
-        return Stored(samples, self.classes, total)
+        return Samples(samples, self.classes, total)
 
     def _pick(self, sample: Sample, points: int, normals: bool, seed: int) -> Sample:
         features = sample.features.float() if normals and sample.features is not None else None

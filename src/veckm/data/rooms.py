@@ -48,29 +48,27 @@ class Blocks(Samples):
             )
         if every and step != size:
             raise ValueError("with every=True blocks must not overlap: leave stride out")
-        self.rooms, self.points, self.classes = rooms, points, rooms.classes
-        self.checksum = f"{rooms.checksum}/{size:g}/{step:g}/{points}/{least}/{every}"
-        self._extents = [room.pos.amax(0).clamp_min(1e-6) for room in rooms]
-        #: Number of the room, center of the column and rows of its points.
-        self.entries: list[tuple[int, tuple[float, float], Tensor]] = []
-        for number, room in enumerate(rooms):
+        # The room, its extent, the center of the column and the rows of its points.
+        entries: list[tuple[Sample, Tensor, tuple[float, float], Tensor]] = []
+        for room in rooms:
+            extent = room.pos.amax(0).clamp_min(1e-6)
             for middle, rows in _columns(room.pos, size, step):
                 if every:
-                    self.entries += [(number, middle, part) for part in rows.split(points)]
+                    entries += [(room, extent, middle, part) for part in rows.split(points)]
                 elif len(rows) >= least:
-                    self.entries.append((number, middle, rows))
-        if not self.entries:
+                    entries.append((room, extent, middle, rows))
+        if not entries:
             raise ValueError(f"none of {len(rooms)} rooms has a block of {least} points or more")
-
-    def __len__(self) -> int:
-        return len(self.entries)
+        made = f"{rooms.checksum}/{size:g}/{step:g}/{points}/{least}/{every}"
+        super().__init__(entries, rooms.classes, made)
+        self.points = points
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Block ``index``."""
-        number, middle, rows = self.entries[index]
-        block = _network_input(self.rooms[number].select(rows))
+        room, extent, middle, rows = self.entries[index]
+        block = _network_input(room.select(rows))
         assert block.features is not None
-        features = torch.cat((block.features, block.pos / self._extents[number]), 1)
+        features = torch.cat((block.features, block.pos / extent), 1)
         pos = block.pos - torch.tensor([*middle, 0.0])
         block = replace(block, name=f"{block.name} block {index}", pos=pos, features=features)
         return pick_points(block, self.points, generator or torch.Generator().manual_seed(index))
@@ -115,15 +113,12 @@ class Scenes(Samples):
     def __init__(self, rooms: Samples, points: int | None = None) -> None:
         if points is not None and points < 1:
             raise ValueError(f"points must be at least 1, got {points}")
-        self.rooms, self.points = rooms, points
-        self.classes, self.checksum = rooms.classes, f"{rooms.checksum}/{points}"
-
-    def __len__(self) -> int:
-        return len(self.rooms)
+        super().__init__(rooms, rooms.classes, f"{rooms.checksum}/{points}")
+        self.points = points
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Scene ``index``."""
-        scene = self.rooms[index]
+        scene: Sample = self.entries[index]
         middle = scene.pos.mean(0)
         if self.points is not None and len(scene.pos) > self.points:
             if generator is not None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from veckm.data.reading import Arrays, cached, check_labels, checksum, read_arrays, read_table
-from veckm.data.samples import Sample, Stored
+from veckm.data.samples import Sample, Samples
 from veckm.progress import bar
 
 #: Where the rooms are.
@@ -45,7 +45,7 @@ def read_s3dis(
     scale: float = 1.0,
     voxel: float | None = None,
     cache: str | Path | None = None,
-) -> Stored:
+) -> Samples:
     """The rooms of a split, all in memory at 16 bytes per point.
 
     Networks take :class:`veckm.data.Blocks` or :class:`veckm.data.Scenes` of them.
@@ -95,7 +95,7 @@ def read_s3dis(
             pos, label, rgb = (torch.from_numpy(arrays[k]) for k in ("pos", "label", "rgb"))
             rooms.append(Sample(name, pos, label, rgb))
             advance()
-    return Stored(rooms, classes, checksum(folder, [f for fs in chosen.values() for f in fs]))
+    return Samples(rooms, classes, checksum(folder, [f for fs in chosen.values() for f in fs]))
 
 
 def _area(name: str) -> int:

@@ -7,9 +7,9 @@ points every time; without one a sample is always the same.
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -104,17 +104,25 @@ def _described(sample: Sample) -> str:
 class Samples(Sequence[Sample]):
     """A dataset of labeled clouds, indexed by whole numbers.
 
-    Attributes:
+    A subclass that chooses points at random, or makes its samples of something else, overrides
+    :meth:`draw`.
+
+    Args:
+        entries: the clouds, of any number of points each, or what a subclass makes them of.
         classes: the names of the labels, in their order.
         checksum: of the names and sizes of its files, and of the selection from them.
     """
 
-    classes: tuple[str, ...]
-    checksum: str
+    def __init__(self, entries: Sequence[Any], classes: Sequence[str], checksum: str = "") -> None:
+        self.entries, self.classes, self.checksum = entries, tuple(classes), checksum
 
-    @abstractmethod
-    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
+    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
         """Sample ``index``; with a generator its points may be chosen at random."""
+        sample: Sample = self.entries[index]
+        return sample
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
     def __getitem__(self, index: int) -> Sample:  # type: ignore[override]  # no slices
         if not -len(self) <= index < len(self):
@@ -128,42 +136,17 @@ class Samples(Sequence[Sample]):
         return 0 if features is None else features.shape[-1]
 
 
-class Stored(Samples):
-    """Clouds that are all in memory.
-
-    Args:
-        samples: the clouds, of any number of points each.
-        classes: the names of the labels, in their order.
-        checksum: of the files that they come from.
-    """
-
-    def __init__(
-        self, samples: Sequence[Sample], classes: Sequence[str], checksum: str = ""
-    ) -> None:
-        self.samples, self.classes, self.checksum = list(samples), tuple(classes), checksum
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
-        """Cloud ``index``."""
-        return self.samples[index]
-
-
 class Subset(Samples):
     """Some samples of a dataset, in a given order."""
 
     def __init__(self, whole: Samples, indices: Sequence[int]) -> None:
-        self.whole, self.indices = whole, [int(i) for i in indices]
-        chosen = hashlib.sha256(repr(self.indices).encode()).hexdigest()[:16]
-        self.classes, self.checksum = whole.classes, f"{whole.checksum}/{chosen}"
-
-    def __len__(self) -> int:
-        return len(self.indices)
+        chosen = hashlib.sha256(repr(list(indices)).encode()).hexdigest()[:16]
+        super().__init__(indices, whole.classes, f"{whole.checksum}/{chosen}")
+        self.whole = whole
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Sample ``index`` of the subset."""
-        return self.whole.draw(self.indices[index], generator)
+        return self.whole.draw(self.entries[index], generator)
 
 
 def hold_out(samples: Samples, share: float, seed: int = 0) -> tuple[Subset, Subset]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from veckm.data.reading import Release, check_files, check_labels, read_arrays, read_table
-from veckm.data.samples import Sample, Stored
+from veckm.data.samples import Sample, Samples
 
 #: The project, and the release with normals.
 PAGE = "https://cs.stanford.edu/~ericyi/project_page/part_annotation"
@@ -54,7 +54,7 @@ def read_shapenetpart(
     repeat: bool = False,
     seed: int = 0,
     cache: str | Path | None = None,
-) -> Stored:
+) -> Samples:
     """A split of ShapeNetPart, every object as ``points`` points in the unit ball.
 
     Args:
