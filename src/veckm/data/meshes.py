@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import diagonal
 from veckm.data.sampling import (
     Density,
     Seed,
     Shape,
     Surface,
     collect,
+    diagonal,
     finish,
     make_generator,
     pick,

@@ -107,6 +107,11 @@ def rotation(generator: torch.Generator) -> Tensor:  # (3, 3) float64
     return frame
 
 
+def diagonal(pos: Tensor) -> float:  # (N, 3)
+    """Length of the diagonal of the bounding box, the unit of noise."""
+    return float((pos.amax(0) - pos.amin(0)).double().norm())
+
+
 def pick(
     weights: Tensor,  # (F,)
     draws: Tensor,  # (N,) in [0, 1)
