@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from veckm.inputs import check_count
+
 Seed = int | torch.Generator
 #: The fraction of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
 Density = Callable[[Tensor], Tensor]
@@ -122,28 +124,35 @@ def pick(
     return torch.searchsorted(total, draws * total[-1], right=True).clamp_max(len(weights) - 1)
 
 
-def collect(
-    n: int, trial: Callable[[int], tuple[Tensor, ...]], chunk: int, otherwise: str
-) -> tuple[Tensor, ...]:  # each (n, ...)
-    """The first n rows that repeated trials keep: rejection sampling.
+def sample_shape(
+    n: int,
+    seed: Seed,
+    trial: Callable[[int, torch.Generator], tuple[Tensor, ...]],
+    chunk: int,
+    otherwise: str,
+) -> Shape:
+    """The first n points that repeated trials keep: rejection sampling.
 
     Args:
-        n: number of rows wanted.
-        trial: draws the number of candidates it is given and returns those that it keeps.
+        n: number of points.
+        seed: an int or a torch.Generator.
+        trial: draws the number of candidates it is given, and returns positions, normals and
+            curvatures, if known, of those that it keeps.
         chunk: candidates at a time, so that intermediate results fit into the cache.
         otherwise: the reason given where next to nothing is kept.
     """
+    generator, n = make_generator(seed), check_count(n, "n")
     parts: list[tuple[Tensor, ...]] = []
     kept = tried = 0
     while kept < n:
         # The first trial finds out how many are kept; where all are, it is also the last.
         want = (n - kept) * 1.05 * tried / max(kept, 1) + 64 if tried else n
         m = min(chunk, int(want))
-        parts.append(trial(m))
+        parts.append(trial(m, generator))
         kept, tried = kept + len(parts[-1][0]), tried + m
         if tried > 200_000 and kept * 10_000 < tried:
             raise ValueError(f"only {kept} of {tried} candidates were kept; {otherwise}")
-    return tuple(torch.cat(column)[:n] for column in zip(*parts, strict=True))
+    return finish(*(torch.cat(column)[:n] for column in zip(*parts, strict=True)))
 
 
 def finish(pos: Tensor, normal: Tensor, curvature: Tensor | None = None) -> Shape:

@@ -15,17 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from veckm.data.sampling import (
-    Density,
-    Seed,
-    Shape,
-    Surface,
-    collect,
-    finish,
-    make_generator,
-    uniform,
-)
-from veckm.inputs import check_count, check_positive
+from veckm.data.sampling import Density, Seed, Shape, Surface, sample_shape, uniform
+from veckm.inputs import check_positive
 
 _CHUNK = 1 << 14  # candidates at a time, so that intermediate results stay in the cache
 
@@ -55,9 +46,7 @@ class Solid(Surface):
         """Negative inside, positive outside, zero on the surface."""
 
     def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-        generator, n = make_generator(seed), check_count(n, "n")
-
-        def trial(m: int) -> tuple[Tensor, ...]:
+        def trial(m: int, generator: torch.Generator) -> tuple[Tensor, ...]:
             pos, area = self.draw(m, generator)
             share = 1.0 if density is None else density(pos)
             keep = uniform(generator, m) < area * (m / self.measure) * share
@@ -65,7 +54,7 @@ class Solid(Surface):
             pos = pos[torch.randperm(len(pos), generator=generator)]  # the parts come in turn
             return pos, *self.differentiate(pos)
 
-        return finish(*collect(n, trial, _CHUNK, "its parts cut each other away"))
+        return sample_shape(n, seed, trial, _CHUNK, "its parts cut each other away")
 
     def differentiate(
         self,
