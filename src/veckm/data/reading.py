@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -171,14 +171,11 @@ def read_table(path: Path, columns: int) -> np.ndarray:  # (N, columns) float64
         raise ValueError(f"{path}: is empty")
     try:
         table = np.loadtxt(lines, comments=None, ndmin=2)
+        if table.shape[1] != columns:
+            raise ValueError(f"it has {table.shape[1]}")
     except ValueError as error:
-        raise ValueError(
-            f"{path}: is not a table of numbers with {columns} columns: {error}"
-        ) from error
-    if table.shape[1] != columns:
-        raise ValueError(
-            f"{path}: is not a table of numbers with {columns} columns; it has {table.shape[1]}"
-        )
+        message = f"{path}: is not a table of numbers with {columns} columns: {error}"
+        raise ValueError(message) from error
     bad = np.flatnonzero(~np.isfinite(table).all(1))
     if len(bad):
         raise ValueError(f"{path}: has NaN or infinite values, the first in row {bad[0] + 1}")
@@ -199,8 +196,20 @@ def check_files(files: list[Path], page: str) -> list[Path]:
     """The files if all are there; otherwise an error with the first missing and where to get it."""
     missing = [path for path in files if not path.is_file()]
     if missing:
-        raise FileNotFoundError(
-            f"{missing[0]}: is not there, nor are {len(missing) - 1} others of {len(files)} that "
-            f"the lists name; get them from {page}"
-        )
+        more = f" (one of {len(missing)} missing files that the lists name)" if missing[1:] else ""
+        raise FileNotFoundError(f"{missing[0]}: is not there{more}; get the release from {page}")
     return files
+
+
+def objects_of(path: Path, held: Arrays, count: int, first: int = 0) -> Iterator[Sample]:
+    """The objects of a file from its arrays name, xyz, label and normal, if there is one."""
+    names, xyz, label, normal = held["name"], held["xyz"], held["label"], held.get("normal")
+    if xyz.ndim != 3 or xyz.shape[2] != 3 or not len(xyz) == len(label) == len(names):
+        raise ValueError(
+            f"{path}: has points of shape {xyz.shape}, {len(label)} labels and {len(names)} names, "
+            "not (M, N, 3) and M of each"
+        )
+    check_labels(path, label, count, first)
+    for k, name in enumerate(names):
+        own = None if normal is None else torch.from_numpy(normal[k])
+        yield Sample(str(name), torch.from_numpy(xyz[k]), torch.as_tensor(label[k]).long(), own)
