@@ -181,6 +181,23 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
     assert (tmp_path / "last.pt").read_bytes() == before
 
 
+def test_a_checkpoint_from_before_a_field_was_added_had_its_default(tmp_path: Path) -> None:
+    """Of recipes, of configs and of what they contain; another value is another run."""
+    options = {"encoding": default_encoding("pointnet", dim=8, hidden=4, channels=8)}
+    new = create_model("pointnet", veckm=True, num_classes=2, **options)
+    train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+    saved = load_checkpoint(tmp_path)
+    del saved.recipe["clip"], saved.config["dropout"], saved.config["encoding"]["p"]
+    saved.save(tmp_path / "last.pt")
+    train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+    assert load_model(tmp_path).config == new.config
+    with pytest.raises(ValueError, match=r"recipe differs: clip is 0\.0 there and 2\.0 here"):
+        train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1, clip=2.0), tmp_path)
+    other = create_model("pointnet", veckm=True, num_classes=2, dropout=0.1, **options)
+    with pytest.raises(ValueError, match=r"config differs: dropout is 0\.\d+ there and 0\.1 here"):
+        train(other, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+
+
 def test_files_that_are_no_checkpoints_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"last\.pt does not exist"):
         load_checkpoint(tmp_path)
