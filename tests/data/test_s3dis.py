@@ -9,8 +9,7 @@ import pytest
 import torch
 from releases import room, s3dis_prepared, s3dis_raw
 
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import CLASSES, PAGE, read_s3dis
+from veckm.data.s3dis import CLASSES, PAGE, Blocks, Scenes, read_s3dis
 from veckm.data.samples import IGNORE, Samples, collate, generator_of, hold_out
 
 

@@ -18,8 +18,7 @@ from veckm.data.protocol import (
     stripe_density,
 )
 from veckm.data.random_solids import random_shape, random_surface
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import read_s3dis
+from veckm.data.s3dis import Blocks, Scenes, read_s3dis
 from veckm.data.samples import Batch, Sample, Samples, collate, hold_out
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.data.shapes import Shape

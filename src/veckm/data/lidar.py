@@ -85,11 +85,7 @@ def _drive(
     return pos, normal
 
 
-def _rays(
-    x: float,
-    azimuth: Tensor,  # (S,)
-    beams: int,
-) -> tuple[Tensor, Tensor]:  # (3,), (S * beams, 3)
+def _rays(x: float, azimuth: Tensor, beams: int) -> tuple[Tensor, Tensor]:  # (3,), (N, 3)
     """Origin and unit directions with the sensor at ``x``, all beams of an azimuth together."""
     low, high = (math.radians(e) for e in ELEVATION)
     elevation = torch.linspace(low, high, beams, dtype=torch.float64)
@@ -110,12 +106,8 @@ class Street:
     boxes: Tensor
     poles: Tensor
 
-    def cast(
-        self,
-        origin: Tensor,  # (3,) of all rays
-        ray: Tensor,  # (N, 3) unit
-    ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
-        """Distance to the first surface along each ray, inf for none, and its outward normal."""
+    def cast(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
+        """Distance to the first surface along each unit ray, inf for none, and its normal."""
         distance = -origin[2] / ray[:, 2]
         distance = torch.where(distance > 0, distance, torch.inf)
         normal = ray.new_tensor([0.0, 0.0, 1.0]).expand_as(ray)

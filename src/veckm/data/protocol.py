@@ -98,11 +98,7 @@ def make_cloud(
     return LabeledCloud(name, set, pos, shape.normal, subset.sort().values, shape.curvature)
 
 
-def add_noise(
-    pos: Tensor,  # (N, 3)
-    share: float,
-    seed: Seed = 0,
-) -> Tensor:  # (N, 3)
+def add_noise(pos: Tensor, share: float, seed: Seed = 0) -> Tensor:
     r"""Points with isotropic Gaussian noise.
 
     .. math:: x' = x + s\, d\, \xi, \qquad \xi \sim N(0, I), \qquad
@@ -123,11 +119,7 @@ def add_noise(
     return pos + share * diagonal(pos) * noise
 
 
-def gradient_density(
-    pos: Tensor,  # (N, 3)
-    seed: Seed = 0,
-    least: float = 0.05,
-) -> Density:
+def gradient_density(pos: Tensor, seed: Seed = 0, least: float = 0.05) -> Density:
     r"""Density that falls linearly along a random direction, as with distance from a scanner.
 
     .. math:: \rho(x) = 1 - (1 - \rho_0)\, t(x)
@@ -143,12 +135,7 @@ def gradient_density(
     return lambda x: (1 - (1 - least) * along(x)).clamp(least, 1)
 
 
-def stripe_density(
-    pos: Tensor,  # (N, 3)
-    seed: Seed = 0,
-    least: float = 0.1,
-    bands: int = 8,
-) -> Density:
+def stripe_density(pos: Tensor, seed: Seed = 0, least: float = 0.1, bands: int = 8) -> Density:
     r"""Alternating dense and sparse bands across a random direction, as with occlusion.
 
     .. math:: \rho(x) = 1 \text{ or } \rho_0 \text{ by the parity of }

@@ -114,10 +114,7 @@ def diagonal(pos: Tensor) -> float:  # (N, 3)
     return float((pos.amax(0) - pos.amin(0)).double().norm())
 
 
-def pick(
-    weights: Tensor,  # (F,)
-    draws: Tensor,  # (N,) in [0, 1)
-) -> Tensor:  # (N,) int64
+def pick(weights: Tensor, draws: Tensor) -> Tensor:  # (F,), (N,) in [0, 1) -> (N,) int64
     """Indices with probability proportional to ``weights``, by inverting the cumulative sum."""
     total = weights.cumsum(0)
     # right=True never picks a weight of zero; the clamp is for a draw that rounds up.

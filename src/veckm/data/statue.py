@@ -111,11 +111,7 @@ def _lattice() -> Tensor:  # (F, 3)
     return torch.stack((rho * phi.cos(), rho * phi.sin(), z), dim=-1)
 
 
-def _returned_light(
-    pos: Tensor,  # (F, 3)
-    normal: Tensor,  # (F, 3)
-    eye: Tensor,  # (3,)
-) -> Tensor:  # (F,)
+def _returned_light(pos: Tensor, normal: Tensor, eye: Tensor) -> Tensor:  # (F,)
     """Beams per area that come back to the scanner: 0 where hidden or too slanted."""
     ray = pos - eye
     distance: Tensor = torch.linalg.vector_norm(ray, dim=-1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm import inputs
-from veckm.nn.module import ComplexModule, as_real, check_input
+from veckm.nn.linear import ComplexModule, as_real, check_input
 
 _START = 0.5**0.5  # each part starts with variance 1/2, so that E|y|^2 = 1
 
