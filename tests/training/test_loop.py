@@ -137,7 +137,7 @@ def test_the_rate_is_a_cosine() -> None:
     assert recipe.rate_of(0) == 0.5
     assert recipe.rate_of(5) == pytest.approx(0.25)
     assert recipe.rate_of(10) == pytest.approx(0)
-    with pytest.raises(ValueError, match="0 epochs"):
+    with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
         Recipe(epochs=0)
     with pytest.raises(ValueError, match="rate must be positive"):
         Recipe(rate=0.0)

@@ -24,23 +24,14 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Release:
-    """The objects of a dataset's split, as found in a folder.
-
-    Attributes:
-        folder: the folder.
-        files: the files with points.
-        lists: other files that the result depends on.
-        classes: the names of the labels.
-        read: the objects of a file, with the normals as features.
-        in_unit_ball: whether the objects are in the unit ball already.
-    """
+    """The objects of a dataset's split, as found in a folder."""
 
     folder: Path
-    files: list[Path]
-    lists: list[Path]
-    classes: tuple[str, ...]
-    read: Callable[[Path], Iterable[Sample]]
-    in_unit_ball: bool = False
+    files: list[Path]  #: with points
+    lists: list[Path]  #: other files that the result depends on
+    classes: tuple[str, ...]  #: the names of the labels
+    read: Callable[[Path], Iterable[Sample]]  #: the objects of a file, with normals as features
+    in_unit_ball: bool = False  #: whether the objects are in the unit ball already
 
     def load(
         self,
@@ -110,10 +101,7 @@ def _unit_ball(pos: Tensor) -> Tensor:  # (N, 3) to (N, 3) float32
 
 
 def checksum(folder: Path, files: Iterable[Path]) -> str:
-    """A digest of the names below ``folder`` and the sizes of files: quick, and finds most changes.
-
-    A file whose numbers changed but not its length is not found.
-    """
+    """A digest of the names below ``folder`` and the sizes of files: quick, finds most changes."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(f"{path.relative_to(folder).as_posix()}\t{path.stat().st_size}\n".encode())
@@ -123,13 +111,9 @@ def checksum(folder: Path, files: Iterable[Path]) -> str:
 def cached(
     folder: str | Path | None, name: str, key: Mapping[str, object], make: Callable[[], Arrays]
 ) -> Arrays:
-    """What ``make`` returns, kept as ``NAME-DIGEST.npz`` with a digest of the key.
+    """What ``make`` returns, kept in ``folder`` as ``NAME-DIGEST.npz`` with a digest of the key.
 
-    Args:
-        folder: where it is kept, created if it does not exist; None to make it every time.
-        name: the beginning of the file's name.
-        key: all that the arrays depend on. A change is another file.
-        make: reads and checks; if it raises, nothing is left behind.
+    The key is all that the arrays depend on. If ``make`` raises, nothing is left behind.
     """
     if folder is None:
         return make()
@@ -148,11 +132,7 @@ def cached(
 
 
 def read_arrays(path: Path, *names: str) -> Arrays:
-    """The arrays of a ``.npz`` file, or that of a ``.npy`` file as ``array``.
-
-    Raises:
-        ValueError: if the file is broken, or has not all of the arrays ``names``.
-    """
+    """The arrays of a ``.npz`` file, among them ``names``, or that of a ``.npy`` as ``array``."""
     with path.open("rb") as file:
         try:
             loaded = np.load(file, allow_pickle=False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -74,9 +75,8 @@ def read_s3dis(
     if not scale > 0 or (voxel is not None and not voxel > 0):
         raise ValueError(f"scale and voxel must be positive, got {scale!r} and {voxel!r}")
     found = _find(folder)
-    chosen = {
-        n: files for n, files in found.items() if (_area(n) == test_area) == (split == "test")
-    }
+    test = split == "test"
+    chosen = {name: f for name, f in found.items() if (_area(name) == test_area) == test}
     if not chosen:
         areas = ", ".join(map(str, sorted({_area(name) for name in found})))
         raise ValueError(
@@ -86,13 +86,10 @@ def read_s3dis(
     rooms = []
     with bar(len(chosen), "rooms") as advance:
         for name, files in chosen.items():
-
-            def read(files: list[Path] = files) -> Arrays:
-                return _read(files, classes, scale, voxel)
-
             key = {"files": checksum(folder, files), "size": (scale, voxel), "format": 1}
             # Not with Area_ in its name: the cache may be in the folder of the rooms.
             kept_as = f"s3dis-{name.replace('_', '-')}"
+            read = partial(_read, files, classes, scale, voxel)
             arrays = cached(cache, kept_as, {**key, "classes": list(classes)}, read)
             pos, label, rgb = (torch.from_numpy(arrays[k]) for k in ("pos", "label", "rgb"))
             rooms.append(Sample(name, pos, label, rgb))

@@ -130,13 +130,9 @@ def sample_shape(
 ) -> Shape:
     """The first n points that repeated trials keep: rejection sampling.
 
-    Args:
-        n: number of points.
-        seed: an int or a torch.Generator.
-        trial: draws the number of candidates it is given, and returns positions, normals and
-            curvatures, if known, of those that it keeps.
-        chunk: candidates at a time, so that intermediate results fit into the cache.
-        otherwise: the reason given where next to nothing is kept.
+    A trial draws so many candidates and returns positions, normals and curvatures, if known, of
+    those that it keeps; ``chunk`` at a time fit into the cache. ``otherwise`` is the reason given
+    where next to nothing is kept.
     """
     generator, n = make_generator(seed), check_count(n, "n")
     parts: list[tuple[Tensor, ...]] = []

@@ -31,7 +31,7 @@ from veckm.data.samples import Batch, Samples, collate, generator_of
 from veckm.progress import bar
 from veckm.training.checkpoint import Checkpoint, describe, load_checkpoint
 from veckm.training.evaluation import evaluate, predict
-from veckm.training.log import Log
+from veckm.training.log import log_epochs
 from veckm.training.ranks import current
 from veckm.training.recipe import Recipe, Task
 
@@ -83,7 +83,12 @@ def train(
         recipe,
         folder,
         task=describe(task),
-        data=work.data,
+        data={
+            "classes": list(samples.classes),
+            "checksum": samples.checksum,
+            "samples": len(samples),
+            "augment": None if augment is None else repr(augment),
+        },
         evaluate=scores,
         evaluate_every=validate_every,
         device=device,
@@ -159,7 +164,7 @@ def fit(
         return total / count
 
     with (
-        Log(path.parent, first) if ranks.first else nullcontext() as log,
+        log_epochs(path.parent, first) if ranks.first else nullcontext() as log,
         bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance,
     ):
         for done in range(first + 1, recipe.epochs + 1):
@@ -172,7 +177,7 @@ def fit(
                 line |= scores
             line["seconds"] = round(time.perf_counter() - begin, 3)
             if log is not None:
-                log.write(line)
+                log(line)
                 state = (model.state_dict(), optimizer.state_dict(), scaler.state_dict())
                 Checkpoint(done, *about, *state).save(path)
             note(_summary(line, recipe.epochs))
@@ -220,16 +225,6 @@ class Supervised:
     def network(self) -> nn.Module:
         """The model, shared by all processes; made after a checkpoint has been read."""
         return DistributedDataParallel(self.model) if self.ranks.world > 1 else self.model
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What a checkpoint records of the samples and their augmentation."""
-        return {
-            "classes": list(self.samples.classes),
-            "checksum": self.samples.checksum,
-            "samples": len(self.samples),
-            "augment": None if self.augment is None else repr(self.augment),
-        }
 
     def __call__(
         self, epoch: int, step: int, backward: Callable[[Tensor], None]
