@@ -75,19 +75,14 @@ class Wavy(StarShaped):
     r"""An ellipsoid displaced by smooth waves of the direction u = x / |x|.
 
     .. math:: f = \tfrac12 \log x^T M x - \sum_k a_k \sin(\kappa_k \cdot u + \phi_k) - c
-
-    Shapes:
-        - kappa: (W, 3)
-        - phase, amplitude: (W,)
-        - axes: (3,) the diagonal of M; ones, for a ball, unless given
-        - log_scale: c
     """
 
-    kappa: Tensor
-    phase: Tensor
-    amplitude: Tensor
+    kappa: Tensor  #: (W, 3)
+    phase: Tensor  #: (W,)
+    amplitude: Tensor  #: (W,)
+    #: (3,) the diagonal of M; ones, for a ball, unless given
     axes: Tensor = field(default_factory=lambda: torch.ones(3, dtype=torch.float64))
-    log_scale: float = 0.0
+    log_scale: float = 0.0  #: c
 
     def level(self, x: Tensor) -> Tensor:
         u = x / x.norm(dim=-1, keepdim=True)

@@ -37,28 +37,14 @@ NOISE = {"none": 0.0, "low": 0.0012, "med": 0.006, "high": 0.012, "stripe": 0.0,
 
 @dataclass(frozen=True, eq=False)
 class LabeledCloud:
-    """A cloud with the true normals of its points, and the indices of the evaluated ones.
+    """A cloud with the true normals of its points, and the indices of the evaluated ones."""
 
-    Attributes:
-        name: of the shape.
-        set: one of ``SETS``, or the name that a release gives its own set.
-        pos: the points, noise included.
-        normal: the unit normals of the surface where the points were sampled.
-        subset: indices of the evaluated points.
-        curvature: the principal curvatures, the larger first; None where unknown.
-
-    Shapes:
-        - pos, normal: (N, 3) float32
-        - subset: (M,) int64
-        - curvature: (N, 2) float32
-    """
-
-    name: str
-    set: str
-    pos: Tensor
-    normal: Tensor
-    subset: Tensor
-    curvature: Tensor | None = None
+    name: str  #: of the shape
+    set: str  #: one of ``SETS``, or the name that a release gives its own set
+    pos: Tensor  #: (N, 3) float32, noise included
+    normal: Tensor  #: (N, 3) float32, of the surface where the points were sampled
+    subset: Tensor  #: (M,) int64, indices of the evaluated points
+    curvature: Tensor | None = None  #: (N, 2) float32, the larger first; None if not known
 
 
 def make_cloud(

@@ -20,26 +20,13 @@ IGNORE = -1
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One labeled cloud.
+    """One labeled cloud."""
 
-    Attributes:
-        name: for messages.
-        pos: the points.
-        label: the class of the cloud, or of every point; ``IGNORE`` (-1) is ignored.
-        features: other inputs of every point, such as normals or colors.
-        category: of the object, for part segmentation.
-
-    Shapes:
-        - pos: (N, 3) float32
-        - label: () or (N,) int64
-        - features: (N, C) float32 or None
-    """
-
-    name: str
-    pos: Tensor
-    label: Tensor
-    features: Tensor | None = None
-    category: int | None = None
+    name: str  #: for messages
+    pos: Tensor  #: (N, 3) float32
+    label: Tensor  #: () or (N,) int64, of the cloud or of every point; -1 (``IGNORE``) is ignored
+    features: Tensor | None = None  #: (N, C) float32, such as normals or colors
+    category: int | None = None  #: of the object, for part segmentation
 
     def select(self, rows: Tensor) -> Sample:
         """Some of the points, by index."""
@@ -50,19 +37,12 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """B clouds of N points each.
+    """B clouds of N points each."""
 
-    Shapes:
-        - pos: (B, N, 3) float32
-        - label: (B,) or (B, N) int64
-        - features: (B, N, C) float32 or None
-        - category: (B,) int64 or None
-    """
-
-    pos: Tensor
-    label: Tensor
-    features: Tensor | None = None
-    category: Tensor | None = None
+    pos: Tensor  #: (B, N, 3) float32
+    label: Tensor  #: (B,) or (B, N) int64
+    features: Tensor | None = None  #: (B, N, C) float32
+    category: Tensor | None = None  #: (B,) int64
 
     def __len__(self) -> int:
         return len(self.pos)

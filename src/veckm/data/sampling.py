@@ -25,21 +25,11 @@ class Shape:
 
     A ball of radius r has the curvatures 1/r and 1/r, a hollow has negative ones, a saddle one of
     either sign, and a plane two zeros.
-
-    Attributes:
-        pos: the points.
-        normal: the outward unit normal of the surface at the point before any noise.
-        curvature: the principal curvatures, the larger first, in one over the unit of ``pos``;
-            None where they are not known.
-
-    Shapes:
-        - pos: (N, 3) float32
-        - normal: (N, 3) float32
-        - curvature: (N, 2) float32
     """
 
-    pos: Tensor
-    normal: Tensor
+    pos: Tensor  #: (N, 3) float32, the points
+    normal: Tensor  #: (N, 3) float32, outward, of the surface before any noise
+    #: (N, 2) float32, the larger first, in one over the unit of ``pos``; None if not known
     curvature: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Shape:
