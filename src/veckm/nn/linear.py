@@ -134,11 +134,8 @@ class ComplexLinear(ComplexModule):
 
 
 def _real_matrix(weight: Tensor) -> Tensor:  # (C_out, C_in) complex -> (2 C_out, 2 C_in) real
-    """The same map on interleaved parts: each entry w becomes [[Re w, -Im w], [Im w, Re w]].
-
-    One real product of this size has the flops of the complex one and runs twice as fast on the
-    CPU, where the complex matrix product is less tuned.
-    """
+    """The same map on interleaved parts: each entry w becomes [[Re w, -Im w], [Im w, Re w]]."""
+    # As many flops as the complex product, which is less tuned and takes twice as long on a CPU.
     re, im = weight.real, weight.imag
     to_re = torch.stack((re, -im), dim=-1)  # (C_out, C_in, 2)
     to_im = torch.stack((im, re), dim=-1)

@@ -18,7 +18,8 @@ def log_epochs(folder: Path, done: int) -> Iterator[Callable[[dict[str, Any]], N
 
     A log is continued after ``done`` epochs; lines of later, unfinished ones are removed.
     """
-    path, board = folder / "log.jsonl", None
+    path = folder / "log.jsonl"
+    board: Any = None
     kept = [line for line in read_log(folder) if line["epoch"] <= done]
     with writing(path) as file:
         file.write("".join(json.dumps(line) + "\n" for line in kept).encode())
