@@ -23,8 +23,7 @@ from experiments.networks.cases import TABLE4, Case
 from experiments.networks.program import Options, Table, limited, main
 from experiments.networks.runs import Sets
 from experiments.networks.times import peak_gigabytes, race
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import CLASSES, read_s3dis
+from veckm.data.s3dis import CLASSES, Blocks, Scenes, read_s3dis
 from veckm.data.samples import Batch
 from veckm.tasks.labeling import SemanticSegmentation
 

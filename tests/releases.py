@@ -11,7 +11,7 @@ import torch
 
 from veckm.data.pcpnet import _LISTS, _PREFIX, Split
 from veckm.data.protocol import LabeledCloud
-from veckm.data.samples import Sample, Stored, generator_of
+from veckm.data.samples import Sample, Samples, generator_of
 
 NAMES = ("chair", "night_stand")
 BOX = """OFF
@@ -181,13 +181,13 @@ class Tiny(torch.nn.Module):
         return self.dropout(pooled) @ self.outer
 
 
-def stored(count: int = 10, n: int = 12) -> Stored:
+def stored(count: int = 10, n: int = 12) -> Samples:
     """Two classes of clouds that differ in their height."""
     pos = torch.randn(count, n, 3, generator=generator_of(0, "stored"))
     label = torch.arange(count) % 2
     pos[label == 1, :, 2] *= 0.1
     samples = [Sample(f"cloud {k}", pos[k], label[k]) for k in range(count)]
-    return Stored(samples, NAMES, "made")
+    return Samples(samples, NAMES, "made")
 
 
 def write_pcpnet(folder: Path, cloud: LabeledCloud, split: Split = "test") -> str:

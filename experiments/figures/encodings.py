@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.figures.camera import scatter
 from veckm.data import shapes
-from veckm.data.corrupt import add_noise
+from veckm.data.protocol import add_noise
 from veckm.encoder import VecKM
 from veckm.functional import similarity
 from veckm.palette import Palette

@@ -12,7 +12,7 @@ from torch import Tensor
 from experiments.figures.style import RISING, framed
 from veckm.cross_section import Cut, cut
 from veckm.data import shapes
-from veckm.data.corrupt import add_noise, gradient_density, stripe_density
+from veckm.data.protocol import add_noise, gradient_density, stripe_density
 from veckm.data.sampling import Density
 from veckm.encoder import VecKM
 from veckm.functional import similarity

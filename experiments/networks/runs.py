@@ -18,7 +18,7 @@ from veckm.data.augment import Augment
 from veckm.data.samples import Samples
 from veckm.models import PointModel, parameter_count
 from veckm.training import Recipe, Task, evaluate, train
-from veckm.training.checkpoint import describe_model, describe_task
+from veckm.training.checkpoint import describe
 from veckm.training.log import read_log
 
 
@@ -82,8 +82,8 @@ def run(
 def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:
     """Other settings or data have another folder."""
     settings = {
-        "model": describe_model(model),
-        "task": describe_task(sets.task),
+        "model": describe(model),
+        "task": describe(sets.task),
         "learn": sets.learn.checksum,
         "test": sets.test.checksum,
         "augment": None if sets.augment is None else asdict(sets.augment),

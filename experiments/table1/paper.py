@@ -18,7 +18,7 @@ from veckm import inputs
 from veckm.encoder import VecKM
 from veckm.models.layers import mlp
 from veckm.nn import ComplexLinear, ComplexReLU
-from veckm.nn.module import as_real
+from veckm.nn.linear import as_real
 from veckm.planning import EngineName
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import diagonal
 from veckm.data.meshes import Mesh, load_meshes, read_mesh
+from veckm.data.sampling import diagonal
 
 CORNERS = [(0.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 1.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.5, 1.5)]
 # A pyramid: a square base and four sides.

@@ -11,7 +11,7 @@ import torch
 from releases import NAMES, meshes, modelnet_arrays, text
 
 from veckm.data.modelnet import HDF5_PAGE, PAGE, TEXT_PAGE, read_modelnet
-from veckm.data.samples import Stored, collate
+from veckm.data.samples import Samples, collate
 
 
 def hdf5(folder: Path, count: int = 4, n: int = 20, label: int = 1) -> Path:
@@ -32,7 +32,7 @@ def hdf5(folder: Path, count: int = 4, n: int = 20, label: int = 1) -> Path:
     return folder
 
 
-def in_unit_ball(data: Stored) -> None:
+def in_unit_ball(data: Samples) -> None:
     radius = collate(data).pos.norm(dim=-1).amax(1)
     torch.testing.assert_close(radius, torch.ones(len(data)))
 

@@ -1,15 +1,25 @@
-"""Clouds with known normals: the six sets as the protocol defines them."""
+"""The six sets: the same clouds, with noise and density as strong as asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from veckm.data.corrupt import diagonal
+from veckm.data import shapes
 from veckm.data.meshes import Mesh
 from veckm.data.primitives import Torus, prism
-from veckm.data.protocol import NOISE, SETS, LabeledCloud, make_cloud
-from veckm.data.sampling import Surface
+from veckm.data.protocol import (
+    NOISE,
+    SETS,
+    LabeledCloud,
+    add_noise,
+    gradient_density,
+    make_cloud,
+    stripe_density,
+)
+from veckm.data.sampling import Surface, diagonal
 
 
 def cube() -> Mesh:
@@ -83,3 +93,83 @@ def test_the_same_seed_gives_the_same_cloud(source: Surface) -> None:
 def test_an_unknown_set_is_a_clear_error() -> None:
     with pytest.raises(ValueError, match=r"set must be one of none, low, med, .* got 'noise'"):
         make_cloud(cube(), "noise")
+
+
+def test_noise_has_the_size_asked_for_in_every_direction() -> None:
+    pos = shapes.box(50_000).pos * 10
+    moved = add_noise(pos, 0.006, seed=1) - pos
+    # The standard error of a standard deviation is 1 / sqrt(2 n) of it.
+    for axis in range(3):
+        assert float(moved[:, axis].std()) == pytest.approx(0.006 * diagonal(pos), rel=0.015)
+    assert float(moved.mean(0).norm()) < 0.002 * diagonal(pos)
+    assert diagonal(pos) == pytest.approx(20 * (0.7**2 + 0.55**2 + 0.4**2) ** 0.5, rel=1e-3)
+
+
+def test_a_seed_moves_every_point_the_same_way_at_every_size() -> None:
+    pos = shapes.box(1000).pos.double()
+    small, large = (add_noise(pos, share, seed=5) - pos for share in (0.001, 0.01))
+    torch.testing.assert_close(10 * small, large)
+    assert not torch.equal(add_noise(pos, 0.01, seed=6), pos + large)
+    assert torch.equal(add_noise(pos, 0.0), pos)
+
+
+def test_the_gradient_falls_evenly_from_one_to_the_least() -> None:
+    pos = shapes.sphere(2000).pos.double()
+    density = gradient_density(pos, seed=2, least=0.2)(pos)
+    assert float(density.max()) == pytest.approx(1)
+    assert float(density.min()) == pytest.approx(0.2)
+    # It is linear in the position: a plane fits it exactly.
+    design = torch.cat((pos, torch.ones(len(pos), 1).double()), dim=1)
+    fit = torch.linalg.lstsq(design, density.unsqueeze(1)).solution
+    torch.testing.assert_close((design @ fit).squeeze(1), density)
+
+
+def test_beyond_the_ends_the_gradient_stays_within_its_bounds() -> None:
+    pos = shapes.sphere(100).pos.double()
+    far = gradient_density(pos, seed=2, least=0.2)(100 * pos)
+    assert 0.2 <= float(far.min()) <= float(far.max()) <= 1
+
+
+def test_stripes_are_dense_and_sparse_in_turn() -> None:
+    pos = shapes.sphere(4000).pos.double()
+    density = stripe_density(pos, seed=3, least=0.1, bands=4)
+    u = directions_of(density)
+    t = torch.linspace(-0.999, 0.999, 4000, dtype=torch.float64)
+    along = density(t.unsqueeze(-1) * u)
+    assert sorted(along.unique().tolist()) == [0.1, 1.0]
+    # Four periods across the ball have eight borders, one more or less by the phase.
+    assert int((along.diff() != 0).sum()) in (7, 8)
+    assert float((along == 1).double().mean()) == pytest.approx(0.5, abs=0.08)
+
+
+def directions_of(density: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """The direction across the stripes: the one with the most borders along it."""
+    candidates = shapes.sphere(2000, seed=8).pos.double()
+    t = torch.linspace(-0.999, 0.999, 200, dtype=torch.float64)
+    values = density((t[None, :, None] * candidates[:, None, :]).reshape(-1, 3)).view(2000, 200)
+    return candidates[(values.diff(dim=1) != 0).sum(1).argmax()]
+
+
+@pytest.mark.parametrize("make", [gradient_density, stripe_density])
+def test_the_seed_decides_the_direction(make: Callable[..., Callable[..., torch.Tensor]]) -> None:
+    pos = shapes.sphere(500).pos.double()
+    first, again, other = (make(pos, seed=seed)(pos) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda pos: add_noise(pos, -0.1), r"from 0 up, got -0\.1"),
+        (lambda pos: add_noise(pos, float("nan")), "from 0 up, got nan"),
+        (lambda pos: gradient_density(pos, least=0.0), r"above 0 and at most 1, got 0\.0"),
+        (lambda pos: stripe_density(pos, least=1.5), r"above 0 and at most 1, got 1\.5"),
+        (lambda pos: stripe_density(pos, bands=0), "bands must be at least 1, got 0"),
+    ],
+)
+def test_a_wrong_option_says_what_was_got(
+    call: Callable[[torch.Tensor], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(torch.rand(10, 3, generator=torch.Generator().manual_seed(0)))

@@ -52,10 +52,11 @@ def test_encodings_come_behind_the_features(pyg, pos: torch.Tensor) -> None:
     both = transform(data)
     assert torch.equal(both.x, torch.cat((x, expected), -1))
     assert torch.equal(data.x, x)  # a transform leaves what it is given
-    kept = AddVecKM(16, attr="veckm", complex=True, **OPTIONS)(data)
+    kept = AddVecKM(16, attr="veckm", **OPTIONS)(data)
     assert torch.equal(kept.veckm, encoded)
     assert torch.equal(kept.x, x)
-    assert torch.equal(AddVecKM(16, cat=False, **OPTIONS)(data).x, expected)
+    number = pyg.data.Data(pos=pos, x=torch.ones(30, dtype=torch.int64))  # one feature, not real
+    assert torch.equal(transform(number).x, torch.cat((x[:, :1], expected), -1))
 
 
 def test_clouds_of_a_batch_are_encoded_apart(pyg, pos: torch.Tensor) -> None:
@@ -78,5 +79,3 @@ def test_it_goes_into_a_chain_and_to_workers(pyg, pos: torch.Tensor) -> None:
     assert "AddVecKM(" in repr(transform)
     with pytest.raises(ValueError, match="has no pos"):
         transform(pyg.data.Data(x=pos))
-    with pytest.raises(ValueError, match="x is real"):
-        AddVecKM(8, complex=True, **OPTIONS)

@@ -9,13 +9,12 @@ import pytest
 import torch
 from releases import room, s3dis_prepared, s3dis_raw
 
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import CLASSES, PAGE, read_s3dis
-from veckm.data.samples import IGNORE, Stored, collate, generator_of, hold_out
+from veckm.data.s3dis import CLASSES, PAGE, Blocks, Scenes, read_s3dis
+from veckm.data.samples import IGNORE, Samples, collate, generator_of, hold_out
 
 
 @pytest.fixture
-def rooms(tmp_path: Path) -> Stored:
+def rooms(tmp_path: Path) -> Samples:
     return read_s3dis(s3dis_prepared(tmp_path / "p"))
 
 
@@ -70,7 +69,7 @@ def test_a_voxel_keeps_one_point(tmp_path: Path) -> None:
         read_s3dis(folder, scale=0)
 
 
-def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: Stored) -> None:
+def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: Samples) -> None:
     blocks = Blocks(rooms, points=40, stride=0.5, least=10)
     assert len(blocks) > 4 * len(rooms)
     for k, block in enumerate(blocks):
@@ -86,7 +85,7 @@ def test_blocks_have_the_points_asked_for_and_the_room_in_their_features(rooms: 
     assert blocks.in_channels == 6
 
 
-def test_blocks_for_evaluation_have_every_point_once(rooms: Stored) -> None:
+def test_blocks_for_evaluation_have_every_point_once(rooms: Samples) -> None:
     blocks = Blocks(rooms, points=40, every=True)
     found = sum(int((block.label != IGNORE).sum()) for block in blocks)
     assert found == sum(len(r.pos) for r in rooms)
@@ -99,7 +98,7 @@ def test_blocks_for_evaluation_have_every_point_once(rooms: Stored) -> None:
         Blocks(rooms, stride=0.5, every=True)
 
 
-def test_scenes_are_whole_or_a_part_about_a_point(rooms: Stored) -> None:
+def test_scenes_are_whole_or_a_part_about_a_point(rooms: Samples) -> None:
     whole = Scenes(rooms)[0]
     assert len(whole.pos) == 300
     assert abs(float(whole.pos[:, 0].amin() + whole.pos[:, 0].amax())) < 1e-5

@@ -48,12 +48,12 @@ def test_samples_that_are_not_alike_are_named() -> None:
 def test_validation_is_the_same_for_the_same_seed_and_shares_nothing_with_training() -> None:
     data = stored(20)
     train, val = hold_out(data, 0.25, seed=3)
-    assert sorted(train.indices + val.indices) == list(range(20))
+    assert sorted(train.entries + val.entries) == list(range(20))
     assert len(val) == 5
-    assert val.indices == hold_out(data, 0.25, seed=3)[1].indices
-    assert val.indices != hold_out(data, 0.25, seed=4)[1].indices
+    assert val.entries == hold_out(data, 0.25, seed=3)[1].entries
+    assert val.entries != hold_out(data, 0.25, seed=4)[1].entries
     assert val.checksum != train.checksum
-    assert val[0].name == f"cloud {val.indices[0]}"
+    assert val[0].name == f"cloud {val.entries[0]}"
     assert len(take(data, 7)) == 7
     assert len(take(data, 70)) == 20
     with pytest.raises(ValueError, match=r"share in \(0, 1\)"):

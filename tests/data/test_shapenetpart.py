@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"train0\.txt: is not a table of numbers with 7"):
         read_shapenetpart(folder, points=24)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"train0\.txt: is not there, nor are 0 others of"):
+    with pytest.raises(FileNotFoundError, match=r"train0\.txt: is not there; get the release from"):
         read_shapenetpart(folder, points=24)
     split = folder / "train_test_split" / "shuffled_test_file_list.json"
     split.write_text(json.dumps(["shape_data/0123/x"]))

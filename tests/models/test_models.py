@@ -24,7 +24,7 @@ from veckm.models import (
     list_models,
     rebuild,
 )
-from veckm.training.checkpoint import describe_model
+from veckm.training.checkpoint import describe
 
 CLASSES: dict[str, int] = {
     "classification": 5,
@@ -222,7 +222,7 @@ def test_the_seed_decides_the_weights_and_nothing_else(name: str, task: Task, ve
 )
 def test_the_config_rebuilds_the_same_network_from_json(name: str, task: Task, veckm: bool) -> None:
     model = build(name, task, veckm, seed=2)
-    twin = rebuild(json.loads(json.dumps(describe_model(model))))
+    twin = rebuild(json.loads(json.dumps(describe(model))))
     assert type(twin) is type(model)
     assert twin.config == model.config
     state = twin.state_dict()

@@ -12,7 +12,7 @@ import torch
 from releases import Tiny, stored
 
 from veckm.data.augment import Augment
-from veckm.data.samples import Sample, Stored, collate, hold_out
+from veckm.data.samples import Sample, Samples, collate, hold_out
 from veckm.models import create_model, default_encoding
 from veckm.tasks.labeling import Classification, SemanticSegmentation
 from veckm.training import Recipe, evaluate, fit, load_checkpoint, load_model, train
@@ -137,7 +137,7 @@ def test_the_rate_is_a_cosine() -> None:
     assert recipe.rate_of(0) == 0.5
     assert recipe.rate_of(5) == pytest.approx(0.25)
     assert recipe.rate_of(10) == pytest.approx(0)
-    with pytest.raises(ValueError, match="0 epochs"):
+    with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
         Recipe(epochs=0)
     with pytest.raises(ValueError, match="rate must be positive"):
         Recipe(rate=0.0)
@@ -149,7 +149,7 @@ def test_the_loss_of_the_log_is_that_of_every_point_that_counts(tmp_path: Path) 
     pos = collate(stored(8)).pos
     label = (pos[..., 2] > 0).long()
     label[0, :7] = -1
-    data = Stored([Sample(str(k), pos[k], label[k]) for k in range(8)], ("a", "b"))
+    data = Samples([Sample(str(k), pos[k], label[k]) for k in range(8)], ("a", "b"))
     model = Tiny(2, per_point=True)
     total, count = task.loss(model(pos).detach(), collate(data))
     recipe = Recipe(epochs=1, batch=2, rate=1e-12)
@@ -181,6 +181,23 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
     assert (tmp_path / "last.pt").read_bytes() == before
 
 
+def test_a_checkpoint_from_before_a_field_was_added_had_its_default(tmp_path: Path) -> None:
+    """Of recipes, of configs and of what they contain; another value is another run."""
+    options = {"encoding": default_encoding("pointnet", dim=8, hidden=4, channels=8)}
+    new = create_model("pointnet", veckm=True, num_classes=2, **options)
+    train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+    saved = load_checkpoint(tmp_path)
+    del saved.recipe["clip"], saved.config["dropout"], saved.config["encoding"]["p"]
+    saved.save(tmp_path / "last.pt")
+    train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+    assert load_model(tmp_path).config == new.config
+    with pytest.raises(ValueError, match=r"recipe differs: clip is 0\.0 there and 2\.0 here"):
+        train(new, TASK, stored(8, 40), replace(RECIPE, epochs=1, clip=2.0), tmp_path)
+    other = create_model("pointnet", veckm=True, num_classes=2, dropout=0.1, **options)
+    with pytest.raises(ValueError, match=r"config differs: dropout is 0\.\d+ there and 0\.1 here"):
+        train(other, TASK, stored(8, 40), replace(RECIPE, epochs=1), tmp_path)
+
+
 def test_files_that_are_no_checkpoints_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"last\.pt does not exist"):
         load_checkpoint(tmp_path)
@@ -202,7 +219,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_before_its_checkpoint(tmp_path
 
 
 def test_an_empty_set_is_refused(tmp_path: Path) -> None:
-    empty = Stored([], ("a",))
+    empty = Samples([], ("a",))
     with pytest.raises(ValueError, match="training set is empty"):
         train(net(), TASK, empty, RECIPE, tmp_path)
     with pytest.raises(ValueError, match="the set to evaluate is empty"):

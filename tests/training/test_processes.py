@@ -33,7 +33,7 @@ def work(folder: str) -> None:
     with joined(torch.device("cpu")) as ranks:
         out = Path(folder)
         data = stored(11)
-        step = Supervised(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"), ranks)
+        step = Supervised(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"))
         step(0, 0, torch.Tensor.backward)
         grads = [p.grad.clone() for p in step.model.parameters()]
         del step  # and with it what holds the group, as in any program whose training has returned

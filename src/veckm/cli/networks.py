@@ -14,8 +14,7 @@ from tyro.conf import Positional, arg
 
 from veckm.cli.verb import Flag, Verb, option
 from veckm.data.modelnet import read_modelnet
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import read_s3dis
+from veckm.data.s3dis import Blocks, Scenes, read_s3dis
 from veckm.data.samples import Samples, take
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation

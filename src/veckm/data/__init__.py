@@ -6,14 +6,19 @@ on disk.
 
 from veckm.data import shapes
 from veckm.data.augment import Augment
-from veckm.data.corrupt import add_noise, gradient_density, stripe_density
 from veckm.data.meshes import Mesh, load_meshes, read_mesh
 from veckm.data.modelnet import read_modelnet
 from veckm.data.pcpnet import PCPNet
-from veckm.data.protocol import SETS, LabeledCloud, make_cloud
+from veckm.data.protocol import (
+    SETS,
+    LabeledCloud,
+    add_noise,
+    gradient_density,
+    make_cloud,
+    stripe_density,
+)
 from veckm.data.random_solids import random_shape, random_surface
-from veckm.data.rooms import Blocks, Scenes
-from veckm.data.s3dis import read_s3dis
+from veckm.data.s3dis import Blocks, Scenes, read_s3dis
 from veckm.data.samples import Batch, Sample, Samples, collate, hold_out
 from veckm.data.shapenetpart import read_shapenetpart
 from veckm.data.shapes import Shape

@@ -17,21 +17,15 @@ class Augment:
 
     Sections 4.2 and 4.3 of the VecKM paper: c = 0.2, a = 0.67, b = 1.5. The paper does not say
     whether the axes are scaled independently; here they are, as is usual on these data.
-
-    Attributes:
-        translation: c.
-        scale: a and b.
-        per_axis: one factor per axis; False for one per cloud.
-        normals: the first three features are normals, which transform by 1 / s.
-        drop: the largest share of its points that a cloud may lose. The paper's text has none; its
-            authors' program has 0.875 for objects and moves dropped points to the first one. Here
-            they are removed, equally many of all clouds of a batch.
     """
 
-    translation: float = 0.2
-    scale: tuple[float, float] = (0.67, 1.5)
-    per_axis: bool = True
-    normals: bool = False
+    translation: float = 0.2  #: c
+    scale: tuple[float, float] = (0.67, 1.5)  #: a and b
+    per_axis: bool = True  #: one factor per axis; False for one per cloud
+    normals: bool = False  #: the first three features are normals, which transform by 1 / s
+    #: The largest share of its points that a cloud may lose. The paper's text has none; its
+    #: authors' program has 0.875 for objects and moves dropped points to the first one. Here they
+    #: are removed, equally many of all clouds of a batch.
     drop: float = 0.0
 
     def __post_init__(self) -> None:

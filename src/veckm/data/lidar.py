@@ -85,11 +85,7 @@ def _drive(
     return pos, normal
 
 
-def _rays(
-    x: float,
-    azimuth: Tensor,  # (S,)
-    beams: int,
-) -> tuple[Tensor, Tensor]:  # (3,), (S * beams, 3)
+def _rays(x: float, azimuth: Tensor, beams: int) -> tuple[Tensor, Tensor]:  # (3,), (N, 3)
     """Origin and unit directions with the sensor at ``x``, all beams of an azimuth together."""
     low, high = (math.radians(e) for e in ELEVATION)
     elevation = torch.linspace(low, high, beams, dtype=torch.float64)
@@ -110,12 +106,8 @@ class Street:
     boxes: Tensor
     poles: Tensor
 
-    def cast(
-        self,
-        origin: Tensor,  # (3,) of all rays
-        ray: Tensor,  # (N, 3) unit
-    ) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
-        """Distance to the first surface along each ray, inf for none, and its outward normal."""
+    def cast(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:  # (N,), (N, 3)
+        """Distance to the first surface along each unit ray, inf for none, and its normal."""
         distance = -origin[2] / ray[:, 2]
         distance = torch.where(distance > 0, distance, torch.inf)
         normal = ray.new_tensor([0.0, 0.0, 1.0]).expand_as(ray)
@@ -165,8 +157,21 @@ class Street:
 def make_street(scene: int) -> Street:
     """The street number ``scene``."""
     g = torch.Generator().manual_seed(scene)
-    boxes = torch.cat((_houses(g, 1), _houses(g, -1), _cars(g, 1), _cars(g, -1), _walls()))
-    return Street(boxes, _poles(g))
+    walls = [(x, y, 1.25, 0.15, 4.5, 1.25, 0.0) for x in (-46.0, 46.0) for y in (-9.0, 9.0)]
+    parts = (
+        _houses(g, 1),
+        _houses(g, -1),
+        _cars(g, 1),
+        _cars(g, -1),
+        torch.tensor(walls, dtype=torch.float64),
+    )
+    return Street(torch.cat(parts), _poles(g))
+
+
+def _rows(*columns: Tensor | float) -> Tensor:
+    """Columns side by side; a number is repeated in all rows."""
+    tensors = [torch.as_tensor(column, dtype=torch.float64) for column in columns]
+    return torch.stack(torch.broadcast_tensors(*tensors), dim=-1)
 
 
 def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): center, half, yaw
@@ -174,8 +179,7 @@ def _houses(g: torch.Generator, side: int) -> Tensor:  # (8, 7): center, half, y
     u = uniform(g, 8, 4)
     x = torch.linspace(-42, 42, 8, dtype=torch.float64)
     width, depth, height = 4 + 1.7 * u[:, 0], 4 + 2 * u[:, 1], 2.5 + 4 * u[:, 2]
-    y = side * (13 + 2 * u[:, 3] + depth)
-    return torch.stack((x, y, height, width, depth, height, torch.zeros_like(x)), dim=-1)
+    return _rows(x, side * (13 + 2 * u[:, 3] + depth), height, width, depth, height, 0.0)
 
 
 def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): center, half, yaw
@@ -184,24 +188,13 @@ def _cars(g: torch.Generator, side: int) -> Tensor:  # (10, 7): center, half, ya
     u = uniform(g, 5, 3)
     x, y = (place - 3.5) * 10 + 2 * u[:, 0] - 1, side * (4.6 + 0.4 * u[:, 1])
     yaw = 0.12 * (u[:, 2] - 0.5)
-    one = torch.ones_like(x)
-    body = torch.stack((x, y, 0.65 * one, 2.2 * one, 0.9 * one, 0.4 * one, yaw), dim=-1)
-    cabin = torch.stack((x - 0.2, y, 1.25 * one, 1.1 * one, 0.8 * one, 0.22 * one, yaw), dim=-1)
-    return torch.cat((body, cabin))
-
-
-def _walls() -> Tensor:  # (4, 7): center, half, yaw
-    """Low walls across both ends of the street, open where the road is."""
-    ends = [(x, y) for x in (-46.0, 46.0) for y in (-9.0, 9.0)]
-    return torch.tensor([[x, y, 1.25, 0.15, 4.5, 1.25, 0.0] for x, y in ends], dtype=torch.float64)
+    body, cabin = (x, y, 0.65, 2.2, 0.9, 0.4, yaw), (x - 0.2, y, 1.25, 1.1, 0.8, 0.22, yaw)
+    return torch.cat((_rows(*body), _rows(*cabin)))
 
 
 def _poles(g: torch.Generator) -> Tensor:  # (20, 4): foot, radius, height
     """Lamp posts at even distances on both sides, and a few trunks behind them."""
-    lamps = [
-        (12.0 * k + 5 * (side > 0) - 24, 7.0 * side, 0.1, 6.0) for k in range(6) for side in (-1, 1)
-    ]
+    lamps = [(12 * k + 5 * (s > 0) - 24, 7 * s, 0.1, 6.0) for k in range(6) for s in (-1, 1)]
     x, y, side = uniform(g, 8, 3).T
-    one = torch.ones_like(x)
-    trunks = (90 * x - 45, (9 + 2 * y) * (2 * (side > 0.5) - 1), 0.3 * one, 4.0 * one)
-    return torch.cat((torch.tensor(lamps, dtype=torch.float64), torch.stack(trunks, dim=-1)))
+    trunks = _rows(90 * x - 45, (9 + 2 * y) * (2 * (side > 0.5) - 1), 0.3, 4.0)
+    return torch.cat((torch.tensor(lamps, dtype=torch.float64), trunks))

@@ -9,19 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import diagonal
-from veckm.data.sampling import (
-    Density,
-    Seed,
-    Shape,
-    Surface,
-    collect,
-    finish,
-    make_generator,
-    pick,
-    uniform,
-)
-from veckm.inputs import check_count
+from veckm.data.sampling import Density, Seed, Shape, Surface, diagonal, pick, sample_shape, uniform
 from veckm.io.meshes import SUFFIXES, check_triangles, read_triangles
 
 
@@ -70,18 +58,21 @@ class Mesh(Surface):
         return corners[:, 0] + (ab.unsqueeze(-1) * edges).sum(1), face
 
     def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-        generator, n = make_generator(seed), check_count(n, "n")
         if not bool((self.areas > 0).any()):
             raise ValueError(f"the mesh has no area: none of its {len(self.faces)} faces has any")
 
-        def trial(m: int) -> tuple[Tensor, Tensor]:
+        def trial(m: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
             pos, face = self.draw(m, generator)
             if density is not None:
-                keep = uniform(generator, m) < _checked(density(pos))
+                share = density(pos)
+                if m and not 0 <= float(share.min()) <= float(share.max()) <= 1:
+                    span = f"{float(share.min())} to {float(share.max())}"
+                    raise ValueError(f"a density must be in (0, 1], got {span}")
+                keep = uniform(generator, m) < share
                 pos, face = pos[keep], face[keep]
             return pos, torch.nn.functional.normalize(self._cross[face], dim=-1, eps=0)
 
-        return finish(*collect(n, trial, 1 << 17, "the density is too low"))
+        return sample_shape(n, seed, trial, 1 << 17, "the density is too low")
 
     def extent(self, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         return self.vertices[self.faces.reshape(-1)]
@@ -96,14 +87,6 @@ class Mesh(Surface):
             raise ValueError("the mesh has no size: all its vertices are the same point")
         center = (used.amax(0) + used.amin(0)) / 2
         return Mesh((self.vertices - center) / diagonal(used), self.faces)
-
-
-def _checked(share: Tensor) -> Tensor:
-    if len(share) and not (0 <= float(share.min()) and float(share.max()) <= 1):
-        raise ValueError(
-            f"a density must be in (0, 1], got {float(share.min())} to {float(share.max())}"
-        )
-    return share
 
 
 def read_mesh(path: str | Path) -> Mesh:

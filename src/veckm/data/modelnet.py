@@ -22,18 +22,14 @@ import numpy as np
 import torch
 
 from veckm.data.meshes import read_mesh
-from veckm.data.reading import Arrays, Release, check_files, check_labels, read_arrays, read_table
-from veckm.data.samples import Sample, Stored, generator_of
+from veckm.data.reading import Arrays, Release, check_files, objects_of, read_arrays, read_table
+from veckm.data.samples import Sample, Samples, generator_of
 from veckm.extras import need
 
 #: Where the meshes are, and the two samplings of them.
 PAGE = "https://modelnet.cs.princeton.edu"
 TEXT_PAGE = "https://shapenet.cs.stanford.edu/media/modelnet40_normal_resampled.zip"
 HDF5_PAGE = "https://shapenet.cs.stanford.edu/media/modelnet40_ply_hdf5_2048.zip"
-_WHERE = (
-    f"get the meshes from {PAGE}, points with normals from {TEXT_PAGE} or HDF5 files from "
-    f"{HDF5_PAGE}, unpack them and name the folder"
-)
 
 Split = Literal["train", "test"]
 _Classes = tuple[str, ...]
@@ -48,7 +44,7 @@ def read_modelnet(
     classes: Literal[40, 10] = 40,
     seed: int = 0,
     cache: str | Path | None = None,
-) -> Stored:
+) -> Samples:
     """The official split of ModelNet, every object as ``points`` points in the unit ball.
 
     Args:
@@ -75,23 +71,24 @@ def read_modelnet(
 
 def _find_lists(folder: Path, split: Split, count: int) -> Release | None:
     """The layouts with lists: arrays, HDF5 and text."""
-    names = folder / "shape_names.txt"
-    arrays = sorted(folder.glob(f"*_{split}.npz"))
-    if len(arrays) > 1:
-        there = ", ".join(path.name for path in arrays)
-        raise ValueError(f"{folder}: has {len(arrays)} files of one split, {there}; keep one")
-    listed = folder / f"{split}_files.txt"
-    if arrays or listed.is_file():
-        hdf5 = [folder / Path(line).name for line in _lines(listed)] if not arrays else []
-        lists, classes = [names] if arrays else [listed, names], _lines(names)
-        files, read = check_files(arrays or hdf5, HDF5_PAGE), partial(_read_packed, classes)
-        return Release(folder, files, lists, classes, read, in_unit_ball=True)
+    names, listed = folder / "shape_names.txt", folder / f"{split}_files.txt"
+    files = sorted(folder.glob(f"*_{split}.npz"))
+    if len(files) > 1:
+        there = ", ".join(path.name for path in files)
+        raise ValueError(f"{folder}: has {len(files)} files of one split, {there}; keep one")
+    if files or listed.is_file():
+        classes, lists = _lines(names, HDF5_PAGE), [names] if files else [listed, names]
+        if not files:
+            files = [folder / Path(line).name for line in _lines(listed, HDF5_PAGE)]
+        read = partial(_read_packed, classes)
+        return Release(folder, check_files(files, HDF5_PAGE), lists, classes, read, True)
     names, listed = (folder / f"modelnet{count}_{kind}.txt" for kind in ("shape_names", split))
     if not names.is_file():
         return None
-    files = [folder / line.rpartition("_")[0] / f"{line}.txt" for line in _lines(listed)]
-    read = partial(_read_text, classes := _lines(names))
-    return Release(folder, check_files(files, TEXT_PAGE), [listed, names], classes, read)
+    lines = _lines(listed, TEXT_PAGE)
+    files = check_files([folder / k.rpartition("_")[0] / f"{k}.txt" for k in lines], TEXT_PAGE)
+    read = partial(_read_text, classes := _lines(names, TEXT_PAGE))
+    return Release(folder, files, [listed, names], classes, read)
 
 
 def _find_meshes(folder: Path, split: Split, points: int, seed: int) -> Release:
@@ -99,7 +96,8 @@ def _find_meshes(folder: Path, split: Split, points: int, seed: int) -> Release:
     if not kinds:
         raise FileNotFoundError(
             f"{folder}: has no CLASS/{split}/*.off, no modelnet40_shape_names.txt, no "
-            f"{split}_files.txt and no *_{split}.npz; {_WHERE}"
+            f"{split}_files.txt and no *_{split}.npz; get the meshes from {PAGE}, points with "
+            f"normals from {TEXT_PAGE} or HDF5 files from {HDF5_PAGE}"
         )
     files: list[Path] = []
     for kind in kinds:
@@ -111,21 +109,19 @@ def _find_meshes(folder: Path, split: Split, points: int, seed: int) -> Release:
     return Release(folder, files, [], classes, partial(_read_mesh, classes, points, seed))
 
 
-def _lines(path: Path) -> tuple[str, ...]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: is not there, and is part of the release; {_WHERE}")
-    lines = tuple(path.read_text().split())
+def _lines(path: Path, page: str) -> tuple[str, ...]:
+    lines = tuple(check_files([path], page)[0].read_text().split())
     if not lines:
         raise ValueError(f"{path}: is empty")
     return lines
 
 
 def _read_mesh(classes: _Classes, points: int, seed: int, path: Path) -> Iterator[Sample]:
+    mesh = read_mesh(path)
     try:
-        shape = read_mesh(path).sample(points, generator_of(seed, path.stem))
+        shape = mesh.sample(points, generator_of(seed, path.stem))
     except ValueError as error:
-        message = str(error)
-        raise ValueError(message if str(path) in message else f"{path}: {message}") from error
+        raise ValueError(f"{path}: {error}") from error
     label = torch.tensor(classes.index(path.parent.parent.name))
     yield Sample(path.stem, shape.pos, label, shape.normal)
 
@@ -141,17 +137,9 @@ def _read_packed(classes: _Classes, path: Path) -> Iterator[Sample]:
     """The objects of an HDF5 or .npz file."""
     packed = path.suffix == ".npz"
     held = read_arrays(path, "xyz", "label") if packed else _read_hdf5(path)
-    xyz, label, normal = held["xyz"], held["label"].reshape(-1), held.get("normal")
-    names = held.get("name", np.array([f"{path.stem}_{i:05d}" for i in range(len(xyz))]))
-    if xyz.ndim != 3 or xyz.shape[2] != 3 or not len(xyz) == len(label) == len(names):
-        raise ValueError(
-            f"{path}: has points of shape {xyz.shape}, {len(label)} labels and {len(names)} names, "
-            "not (M, N, 3) and M of each"
-        )
-    check_labels(path, label, len(classes))
-    for k, name in enumerate(names):
-        own = None if normal is None else torch.from_numpy(normal[k])
-        yield Sample(str(name), torch.from_numpy(xyz[k]), torch.tensor(int(label[k])), own)
+    names = np.array([f"{path.stem}_{i:05d}" for i in range(len(held["xyz"]))])
+    held = {"name": names, **held, "label": held["label"].reshape(-1)}
+    return objects_of(path, held, len(classes))
 
 
 def _read_hdf5(path: Path) -> Arrays:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from veckm.data.protocol import LabeledCloud
 from veckm.data.reading import check_files, read_table
@@ -72,16 +72,27 @@ class PCPNet(Sequence[LabeledCloud]):
 
     def __getitem__(self, index: int) -> LabeledCloud:  # type: ignore[override]  # no slices
         set, name = self.entries[index]
-        files = [path for end in _COLUMNS if (path := self.folder / f"{name}{end}").is_file()]
-        tables = {path.suffix: torch.from_numpy(table) for path, table in _read(files).items()}
-        subset = tables[".pidx"].squeeze(1).long() if ".pidx" in tables else None
+        tables: dict[str, Tensor] = {}
+        for end, columns in _COLUMNS.items():
+            path = self.folder / f"{name}{end}"
+            if not path.is_file():
+                continue
+            rows = tables[end] = torch.from_numpy(read_table(path, columns))
+            points = len(tables[".xyz"])
+            if end == ".pidx" and not 0 <= rows.min() <= rows.max() < points:
+                raise ValueError(f"{path}: has indices outside of the {points} points of the shape")
+            if end != ".pidx" and len(rows) != points:
+                raise ValueError(
+                    f"{path}: has {len(rows)} rows for the {points} points of the shape"
+                )
+        subset = tables[".pidx"].squeeze(1).long() if ".pidx" in tables else torch.arange(points)
         curvature = tables.get(".curv")
         return LabeledCloud(
             name,
             set,
             tables[".xyz"].float(),
             torch.nn.functional.normalize(tables[".normals"], dim=-1).float(),  # text is rounded
-            torch.arange(len(tables[".xyz"])) if subset is None else subset,
+            subset,
             # The release does not define which is the larger; here the first is.
             None if curvature is None else curvature.sort(dim=-1, descending=True).values.float(),
         )
@@ -96,16 +107,3 @@ def _find_lists(folder: Path, split: Split) -> dict[str, Path]:
     known = {key: found.pop(suffix) for key, suffix in _LISTS.items() if suffix in found}
     # A test list besides the six is a union of them.
     return known if split == "test" else known | found
-
-
-def _read(files: Sequence[Path]) -> dict[Path, np.ndarray]:
-    """The tables of a shape, checked against the first, its points."""
-    tables = {path: read_table(path, _COLUMNS[path.suffix]) for path in files}
-    points = len(tables[files[0]])
-    for path, rows in tables.items():
-        if path.suffix == ".pidx":
-            if not 0 <= rows.min() <= rows.max() < points:
-                raise ValueError(f"{path}: has indices outside of the {points} points of the shape")
-        elif len(rows) != points:
-            raise ValueError(f"{path}: has {len(rows)} rows for the {points} points of the shape")
-    return tables

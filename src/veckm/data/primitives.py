@@ -34,20 +34,14 @@ class StarShaped(Solid):
         pos, _, area = self.at(u)
         return pos, 4 * math.pi * area * spread / m
 
-    def at(
-        self,
-        u: Tensor,  # (N, 3) unit
-    ) -> tuple[Tensor, Tensor, Tensor]:  # (N, 3), (N, 3), (N,)
-        """The points along rays from the origin, their normals, and the area per solid angle."""
+    def at(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (N, 3) -> (N, 3), (N, 3), (N,)
+        """The points along unit rays, their normals, and the area per solid angle."""
         radius, gradient = (-self.level(u)).exp(), self.gradient(u)
         slope = gradient.norm(dim=-1)
         return radius.unsqueeze(-1) * u, gradient / slope.unsqueeze(-1), radius.square() * slope
 
-    def rays(
-        self,
-        v: Tensor,  # (N, 3) uniform directions
-    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N,)
-        """Directions to cast rays along, and the solid angle of each relative to that of v."""
+    def rays(self, v: Tensor) -> tuple[Tensor, Tensor]:  # (N, 3) -> (N, 3), (N,)
+        """Directions of rays from uniform ones, and the solid angle of each relative to theirs."""
         return v, torch.ones_like(v[:, 0])
 
 
@@ -81,19 +75,14 @@ class Wavy(StarShaped):
     r"""An ellipsoid displaced by smooth waves of the direction u = x / |x|.
 
     .. math:: f = \tfrac12 \log x^T M x - \sum_k a_k \sin(\kappa_k \cdot u + \phi_k) - c
-
-    Shapes:
-        - kappa: (W, 3)
-        - phase, amplitude: (W,)
-        - axes: (3,) the diagonal of M; ones, for a ball, unless given
-        - log_scale: c
     """
 
-    kappa: Tensor
-    phase: Tensor
-    amplitude: Tensor
+    kappa: Tensor  #: (W, 3)
+    phase: Tensor  #: (W,)
+    amplitude: Tensor  #: (W,)
+    #: (3,) the diagonal of M; ones, for a ball, unless given
     axes: Tensor = field(default_factory=lambda: torch.ones(3, dtype=torch.float64))
-    log_scale: float = 0.0
+    log_scale: float = 0.0  #: c
 
     def level(self, x: Tensor) -> Tensor:
         u = x / x.norm(dim=-1, keepdim=True)

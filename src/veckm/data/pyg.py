@@ -23,11 +23,8 @@ class AddVecKM(BaseTransform):  # type: ignore[misc]
 
     Args:
         dim: D, complex numbers of a scale.
-        attr: where the encoding goes. ``"x"`` puts it behind the features that are there;
-            another name keeps it apart.
-        cat: False to replace what is there under that name.
-        complex: keep the encoding complex; otherwise its real parts come first and then the
-            imaginary ones. ``"x"`` is always real.
+        attr: where the encoding goes. In ``"x"`` its real parts and then the imaginary ones come
+            behind the features that are there; another name keeps it apart, and complex.
         options: of :class:`veckm.VecKM`: alpha and beta, or radius, engine, seed, ...
 
     Shapes:
@@ -40,19 +37,8 @@ class AddVecKM(BaseTransform):  # type: ignore[misc]
         torch.Size([100, 128])
     """
 
-    def __init__(
-        self,
-        dim: int = 256,
-        *,
-        attr: str = "x",
-        cat: bool = True,
-        complex: bool = False,
-        **options: Any,
-    ) -> None:
-        if complex and attr == "x":
-            raise ValueError("x is real: give complex encodings another attr, such as 'veckm'")
-        self.encoder = VecKM(dim, **options)
-        self.attr, self.cat, self.complex = attr, cat, complex
+    def __init__(self, dim: int = 256, *, attr: str = "x", **options: Any) -> None:
+        self.encoder, self.attr = VecKM(dim, **options), attr
 
     def forward(self, data: Data) -> Data:
         """The same data with the encoding added."""
@@ -61,12 +47,11 @@ class AddVecKM(BaseTransform):  # type: ignore[misc]
         batch = getattr(data, "batch", None)
         with torch.no_grad():
             encoded = self.encoder(data.pos, batch, progress=False)
-        if not self.complex:
-            encoded = torch.cat((encoded.real, encoded.imag), dim=-1)
-        there = getattr(data, self.attr, None)
-        if self.cat and there is not None:
-            there = there.view(-1, 1) if there.dim() == 1 else there
-            encoded = torch.cat((there.to(encoded.dtype), encoded), dim=-1)
+        if self.attr == "x":
+            columns = [encoded.real, encoded.imag]
+            if data.x is not None:
+                columns.insert(0, data.x.view(len(data.pos), -1).to(encoded.real.dtype))
+            encoded = torch.cat(columns, dim=-1)
         data[self.attr] = encoded
         return data
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus, Wavy, prism
 from veckm.data.sampling import Seed, Shape, directions, gaussian, make_generator, rotation, uniform
 from veckm.data.solids import Solid
-from veckm.inputs import check_count
 
 
 def random_shape(n: int, seed: Seed = 0) -> Shape:
@@ -25,7 +24,7 @@ def random_shape(n: int, seed: Seed = 0) -> Shape:
         - pos, normal: (n, 3), curvature: (n, 2)
     """
     generator = make_generator(seed)
-    return random_surface(generator).sample(check_count(n, "n"), generator)
+    return random_surface(generator).sample(n, generator)
 
 
 @torch.inference_mode(False)  # its tensors take part in derivatives

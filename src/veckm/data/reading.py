@@ -6,7 +6,7 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.data.samples import Sample, Stored, collate, generator_of, pick_points
+from veckm.data.samples import Sample, Samples, collate, generator_of, pick_points
 from veckm.inputs import check_count
 from veckm.io.atomic import writing
 from veckm.progress import bar
@@ -24,23 +24,14 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Release:
-    """The objects of a dataset's split, as found in a folder.
-
-    Attributes:
-        folder: the folder.
-        files: the files with points.
-        lists: other files that the result depends on.
-        classes: the names of the labels.
-        read: the objects of a file, with the normals as features.
-        in_unit_ball: whether the objects are in the unit ball already.
-    """
+    """The objects of a dataset's split, as found in a folder."""
 
     folder: Path
-    files: list[Path]
-    lists: list[Path]
-    classes: tuple[str, ...]
-    read: Callable[[Path], Iterable[Sample]]
-    in_unit_ball: bool = False
+    files: list[Path]  #: with points
+    lists: list[Path]  #: other files that the result depends on
+    classes: tuple[str, ...]  #: the names of the labels
+    read: Callable[[Path], Iterable[Sample]]  #: the objects of a file, with normals as features
+    in_unit_ball: bool = False  #: whether the objects are in the unit ball already
 
     def load(
         self,
@@ -51,7 +42,7 @@ class Release:
         normals: bool,
         seed: int,
         repeat: bool = False,
-    ) -> Stored:
+    ) -> Samples:
         """All objects with equally many points, kept in the cache under ``name``."""
         check_count(points, "points")
         total = checksum(self.folder, [*self.files, *self.lists])
@@ -78,7 +69,7 @@ class Release:
             Sample(str(name), **{k: column[i] for k, column in fields.items()})  # type: ignore[arg-type]
             for i, name in enumerate(arrays["name"])
         ]
-        return Stored(samples, self.classes, total)
+        return Samples(samples, self.classes, total)
 
     def _pick(self, sample: Sample, points: int, normals: bool, seed: int) -> Sample:
         features = sample.features.float() if normals and sample.features is not None else None
@@ -110,10 +101,7 @@ def _unit_ball(pos: Tensor) -> Tensor:  # (N, 3) to (N, 3) float32
 
 
 def checksum(folder: Path, files: Iterable[Path]) -> str:
-    """A digest of the names below ``folder`` and the sizes of files: quick, and finds most changes.
-
-    A file whose numbers changed but not its length is not found.
-    """
+    """A digest of the names below ``folder`` and the sizes of files: quick, finds most changes."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(f"{path.relative_to(folder).as_posix()}\t{path.stat().st_size}\n".encode())
@@ -123,13 +111,9 @@ def checksum(folder: Path, files: Iterable[Path]) -> str:
 def cached(
     folder: str | Path | None, name: str, key: Mapping[str, object], make: Callable[[], Arrays]
 ) -> Arrays:
-    """What ``make`` returns, kept as ``NAME-DIGEST.npz`` with a digest of the key.
+    """What ``make`` returns, kept in ``folder`` as ``NAME-DIGEST.npz`` with a digest of the key.
 
-    Args:
-        folder: where it is kept, created if it does not exist; None to make it every time.
-        name: the beginning of the file's name.
-        key: all that the arrays depend on. A change is another file.
-        make: reads and checks; if it raises, nothing is left behind.
+    The key is all that the arrays depend on. If ``make`` raises, nothing is left behind.
     """
     if folder is None:
         return make()
@@ -148,11 +132,7 @@ def cached(
 
 
 def read_arrays(path: Path, *names: str) -> Arrays:
-    """The arrays of a ``.npz`` file, or that of a ``.npy`` file as ``array``.
-
-    Raises:
-        ValueError: if the file is broken, or has not all of the arrays ``names``.
-    """
+    """The arrays of a ``.npz`` file, among them ``names``, or that of a ``.npy`` as ``array``."""
     with path.open("rb") as file:
         try:
             loaded = np.load(file, allow_pickle=False)
@@ -171,14 +151,11 @@ def read_table(path: Path, columns: int) -> np.ndarray:  # (N, columns) float64
         raise ValueError(f"{path}: is empty")
     try:
         table = np.loadtxt(lines, comments=None, ndmin=2)
+        if table.shape[1] != columns:
+            raise ValueError(f"it has {table.shape[1]}")
     except ValueError as error:
-        raise ValueError(
-            f"{path}: is not a table of numbers with {columns} columns: {error}"
-        ) from error
-    if table.shape[1] != columns:
-        raise ValueError(
-            f"{path}: is not a table of numbers with {columns} columns; it has {table.shape[1]}"
-        )
+        message = f"{path}: is not a table of numbers with {columns} columns: {error}"
+        raise ValueError(message) from error
     bad = np.flatnonzero(~np.isfinite(table).all(1))
     if len(bad):
         raise ValueError(f"{path}: has NaN or infinite values, the first in row {bad[0] + 1}")
@@ -199,8 +176,20 @@ def check_files(files: list[Path], page: str) -> list[Path]:
     """The files if all are there; otherwise an error with the first missing and where to get it."""
     missing = [path for path in files if not path.is_file()]
     if missing:
-        raise FileNotFoundError(
-            f"{missing[0]}: is not there, nor are {len(missing) - 1} others of {len(files)} that "
-            f"the lists name; get them from {page}"
-        )
+        more = f" (one of {len(missing)} missing files that the lists name)" if missing[1:] else ""
+        raise FileNotFoundError(f"{missing[0]}: is not there{more}; get the release from {page}")
     return files
+
+
+def objects_of(path: Path, held: Arrays, count: int, first: int = 0) -> Iterator[Sample]:
+    """The objects of a file from its arrays name, xyz, label and normal, if there is one."""
+    names, xyz, label, normal = held["name"], held["xyz"], held["label"], held.get("normal")
+    if xyz.ndim != 3 or xyz.shape[2] != 3 or not len(xyz) == len(label) == len(names):
+        raise ValueError(
+            f"{path}: has points of shape {xyz.shape}, {len(label)} labels and {len(names)} names, "
+            "not (M, N, 3) and M of each"
+        )
+    check_labels(path, label, count, first)
+    for k, name in enumerate(names):
+        own = None if normal is None else torch.from_numpy(normal[k])
+        yield Sample(str(name), torch.from_numpy(xyz[k]), torch.as_tensor(label[k]).long(), own)

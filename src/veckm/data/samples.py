@@ -7,9 +7,9 @@ points every time; without one a sample is always the same.
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,26 +20,13 @@ IGNORE = -1
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One labeled cloud.
+    """One labeled cloud."""
 
-    Attributes:
-        name: for messages.
-        pos: the points.
-        label: the class of the cloud, or of every point; ``IGNORE`` (-1) is ignored.
-        features: other inputs of every point, such as normals or colors.
-        category: of the object, for part segmentation.
-
-    Shapes:
-        - pos: (N, 3) float32
-        - label: () or (N,) int64
-        - features: (N, C) float32 or None
-    """
-
-    name: str
-    pos: Tensor
-    label: Tensor
-    features: Tensor | None = None
-    category: int | None = None
+    name: str  #: for messages
+    pos: Tensor  #: (N, 3) float32
+    label: Tensor  #: () or (N,) int64, of the cloud or of every point; -1 (``IGNORE``) is ignored
+    features: Tensor | None = None  #: (N, C) float32, such as normals or colors
+    category: int | None = None  #: of the object, for part segmentation
 
     def select(self, rows: Tensor) -> Sample:
         """Some of the points, by index."""
@@ -50,19 +37,12 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """B clouds of N points each.
+    """B clouds of N points each."""
 
-    Shapes:
-        - pos: (B, N, 3) float32
-        - label: (B,) or (B, N) int64
-        - features: (B, N, C) float32 or None
-        - category: (B,) int64 or None
-    """
-
-    pos: Tensor
-    label: Tensor
-    features: Tensor | None = None
-    category: Tensor | None = None
+    pos: Tensor  #: (B, N, 3) float32
+    label: Tensor  #: (B,) or (B, N) int64
+    features: Tensor | None = None  #: (B, N, C) float32
+    category: Tensor | None = None  #: (B,) int64
 
     def __len__(self) -> int:
         return len(self.pos)
@@ -104,17 +84,25 @@ def _described(sample: Sample) -> str:
 class Samples(Sequence[Sample]):
     """A dataset of labeled clouds, indexed by whole numbers.
 
-    Attributes:
+    A subclass that chooses points at random, or makes its samples of something else, overrides
+    :meth:`draw`.
+
+    Args:
+        entries: the clouds, of any number of points each, or what a subclass makes them of.
         classes: the names of the labels, in their order.
         checksum: of the names and sizes of its files, and of the selection from them.
     """
 
-    classes: tuple[str, ...]
-    checksum: str
+    def __init__(self, entries: Sequence[Any], classes: Sequence[str], checksum: str = "") -> None:
+        self.entries, self.classes, self.checksum = entries, tuple(classes), checksum
 
-    @abstractmethod
-    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
+    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
         """Sample ``index``; with a generator its points may be chosen at random."""
+        sample: Sample = self.entries[index]
+        return sample
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
     def __getitem__(self, index: int) -> Sample:  # type: ignore[override]  # no slices
         if not -len(self) <= index < len(self):
@@ -128,42 +116,17 @@ class Samples(Sequence[Sample]):
         return 0 if features is None else features.shape[-1]
 
 
-class Stored(Samples):
-    """Clouds that are all in memory.
-
-    Args:
-        samples: the clouds, of any number of points each.
-        classes: the names of the labels, in their order.
-        checksum: of the files that they come from.
-    """
-
-    def __init__(
-        self, samples: Sequence[Sample], classes: Sequence[str], checksum: str = ""
-    ) -> None:
-        self.samples, self.classes, self.checksum = list(samples), tuple(classes), checksum
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:  # noqa: ARG002
-        """Cloud ``index``."""
-        return self.samples[index]
-
-
 class Subset(Samples):
     """Some samples of a dataset, in a given order."""
 
     def __init__(self, whole: Samples, indices: Sequence[int]) -> None:
-        self.whole, self.indices = whole, [int(i) for i in indices]
-        chosen = hashlib.sha256(repr(self.indices).encode()).hexdigest()[:16]
-        self.classes, self.checksum = whole.classes, f"{whole.checksum}/{chosen}"
-
-    def __len__(self) -> int:
-        return len(self.indices)
+        chosen = hashlib.sha256(repr(list(indices)).encode()).hexdigest()[:16]
+        super().__init__(indices, whole.classes, f"{whole.checksum}/{chosen}")
+        self.whole = whole
 
     def draw(self, index: int, generator: torch.Generator | None = None) -> Sample:
         """Sample ``index`` of the subset."""
-        return self.whole.draw(self.indices[index], generator)
+        return self.whole.draw(self.entries[index], generator)
 
 
 def hold_out(samples: Samples, share: float, seed: int = 0) -> tuple[Subset, Subset]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from veckm.inputs import check_count
+
 Seed = int | torch.Generator
 #: The fraction of the points, in (0, 1], to keep at each place: (M, 3) -> (M,).
 Density = Callable[[Tensor], Tensor]
@@ -23,21 +25,11 @@ class Shape:
 
     A ball of radius r has the curvatures 1/r and 1/r, a hollow has negative ones, a saddle one of
     either sign, and a plane two zeros.
-
-    Attributes:
-        pos: the points.
-        normal: the outward unit normal of the surface at the point before any noise.
-        curvature: the principal curvatures, the larger first, in one over the unit of ``pos``;
-            None where they are not known.
-
-    Shapes:
-        - pos: (N, 3) float32
-        - normal: (N, 3) float32
-        - curvature: (N, 2) float32
     """
 
-    pos: Tensor
-    normal: Tensor
+    pos: Tensor  #: (N, 3) float32, the points
+    normal: Tensor  #: (N, 3) float32, outward, of the surface before any noise
+    #: (N, 2) float32, the larger first, in one over the unit of ``pos``; None if not known
     curvature: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Shape:
@@ -107,38 +99,43 @@ def rotation(generator: torch.Generator) -> Tensor:  # (3, 3) float64
     return frame
 
 
-def pick(
-    weights: Tensor,  # (F,)
-    draws: Tensor,  # (N,) in [0, 1)
-) -> Tensor:  # (N,) int64
+def diagonal(pos: Tensor) -> float:  # (N, 3)
+    """Length of the diagonal of the bounding box, the unit of noise."""
+    return float((pos.amax(0) - pos.amin(0)).double().norm())
+
+
+def pick(weights: Tensor, draws: Tensor) -> Tensor:  # (F,), (N,) in [0, 1) -> (N,) int64
     """Indices with probability proportional to ``weights``, by inverting the cumulative sum."""
     total = weights.cumsum(0)
     # right=True never picks a weight of zero; the clamp is for a draw that rounds up.
     return torch.searchsorted(total, draws * total[-1], right=True).clamp_max(len(weights) - 1)
 
 
-def collect(
-    n: int, trial: Callable[[int], tuple[Tensor, ...]], chunk: int, otherwise: str
-) -> tuple[Tensor, ...]:  # each (n, ...)
-    """The first n rows that repeated trials keep: rejection sampling.
+def sample_shape(
+    n: int,
+    seed: Seed,
+    trial: Callable[[int, torch.Generator], tuple[Tensor, ...]],
+    chunk: int,
+    otherwise: str,
+) -> Shape:
+    """The first n points that repeated trials keep: rejection sampling.
 
-    Args:
-        n: number of rows wanted.
-        trial: draws the number of candidates it is given and returns those that it keeps.
-        chunk: candidates at a time, so that intermediate results fit into the cache.
-        otherwise: the reason given where next to nothing is kept.
+    A trial draws so many candidates and returns positions, normals and curvatures, if known, of
+    those that it keeps; ``chunk`` at a time fit into the cache. ``otherwise`` is the reason given
+    where next to nothing is kept.
     """
+    generator, n = make_generator(seed), check_count(n, "n")
     parts: list[tuple[Tensor, ...]] = []
     kept = tried = 0
     while kept < n:
         # The first trial finds out how many are kept; where all are, it is also the last.
         want = (n - kept) * 1.05 * tried / max(kept, 1) + 64 if tried else n
         m = min(chunk, int(want))
-        parts.append(trial(m))
+        parts.append(trial(m, generator))
         kept, tried = kept + len(parts[-1][0]), tried + m
         if tried > 200_000 and kept * 10_000 < tried:
             raise ValueError(f"only {kept} of {tried} candidates were kept; {otherwise}")
-    return tuple(torch.cat(column)[:n] for column in zip(*parts, strict=True))
+    return finish(*(torch.cat(column)[:n] for column in zip(*parts, strict=True)))
 
 
 def finish(pos: Tensor, normal: Tensor, curvature: Tensor | None = None) -> Shape:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
-from veckm.data.reading import Release, check_files, check_labels, read_arrays, read_table
-from veckm.data.samples import Sample, Stored
+from veckm.data.reading import Arrays, Release, check_files, objects_of, read_arrays, read_table
+from veckm.data.samples import Sample, Samples
 
 #: The project, and the release with normals.
 PAGE = "https://cs.stanford.edu/~ericyi/project_page/part_annotation"
@@ -54,7 +54,7 @@ def read_shapenetpart(
     repeat: bool = False,
     seed: int = 0,
     cache: str | Path | None = None,
-) -> Stored:
+) -> Samples:
     """A split of ShapeNetPart, every object as ``points`` points in the unit ball.
 
     Args:
@@ -81,6 +81,7 @@ def read_shapenetpart(
     else:
         of_splits = [f"train_test_split/shuffled_{s}_file_list.json" for s in _SPLITS[split]]
         lists = [folder / name for name in of_splits]
+        check_files(lists, TEXT_PAGE)
         files = check_files([f for path in lists for f in _listed(path, synsets)], TEXT_PAGE)
         found = Release(folder, files, [synset_file, *lists], _NAMES, partial(_read_text, synsets))
     name = f"shapenetpart-{split}"
@@ -89,12 +90,8 @@ def read_shapenetpart(
 
 def _synsets(path: Path) -> dict[str, int]:
     """From synset to the number of the category."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: is not there; get the release with normals from {TEXT_PAGE} (the project is "
-            f"{PAGE}), unpack it and name its folder"
-        )
-    rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
+    lines = check_files([path], f"{TEXT_PAGE} (the project is {PAGE})")[0].read_text().splitlines()
+    rows = [line.split() for line in lines if line.strip()]
     found = {row[1]: CATEGORIES.index(row[0]) for row in rows if row[0] in PARTS and len(row) == 2}
     if len(found) != len(rows) or not found:
         raise ValueError(
@@ -106,8 +103,6 @@ def _synsets(path: Path) -> dict[str, int]:
 
 def _listed(path: Path, synsets: dict[str, int]) -> Iterator[Path]:
     """The files that a list names."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: is not there, and no *.npz; get it from {TEXT_PAGE}")
     for entry in json.loads(path.read_text()):
         synset, name = str(entry).split("/")[-2:]
         if synset not in synsets:
@@ -116,8 +111,9 @@ def _listed(path: Path, synsets: dict[str, int]) -> Iterator[Path]:
 
 
 def _read_text(synsets: dict[str, int], path: Path) -> Iterator[Sample]:
-    xyz, normal, part = np.split(read_table(path, 7), (3, 6), axis=1)
-    yield _sample(path, path.stem, xyz, part[:, 0], normal, synsets[path.parent.name])
+    xyz, normal, part = np.split(read_table(path, 7)[None], (3, 6), axis=2)
+    held = {"name": np.array([path.stem]), "xyz": xyz, "label": part[..., 0], "normal": normal}
+    return _objects(path, held, synsets[path.parent.name])
 
 
 def _read_npz(synsets: dict[str, int], splits: tuple[str, ...], path: Path) -> Iterator[Sample]:
@@ -126,20 +122,11 @@ def _read_npz(synsets: dict[str, int], splits: tuple[str, ...], path: Path) -> I
         example = f"{next(iter(synsets))}_"
         raise ValueError(f"{path}: its name must begin with a synset, such as {example}")
     held = read_arrays(path, "xyz", "part", "split", "id")
-    for i in np.flatnonzero(np.isin(held["split"], splits)):
-        normal = held["normal"][i] if "normal" in held else None
-        name, xyz, part = str(held["id"][i]), held["xyz"][i], held["part"][i]
-        yield _sample(path, name, xyz, part, normal, synsets[synset])
+    rows = np.isin(held.pop("split"), splits)
+    held = {key: array[rows] for key, array in held.items()}
+    return _objects(path, {**held, "name": held["id"], "label": held["part"]}, synsets[synset])
 
 
-def _sample(
-    path: Path,
-    name: str,
-    xyz: np.ndarray,  # (N, 3)
-    part: np.ndarray,  # (N,)
-    normal: np.ndarray | None,  # (N, 3)
-    category: int,
-) -> Sample:
-    check_labels(path, part, PARTS[CATEGORIES[category]], FIRST[category])
-    pos, label = torch.from_numpy(xyz), torch.from_numpy(part).long()
-    return Sample(name, pos, label, None if normal is None else torch.from_numpy(normal), category)
+def _objects(path: Path, held: Arrays, category: int) -> Iterator[Sample]:
+    for sample in objects_of(path, held, PARTS[CATEGORIES[category]], FIRST[category]):
+        yield replace(sample, category=category)

@@ -15,17 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from veckm.data.sampling import (
-    Density,
-    Seed,
-    Shape,
-    Surface,
-    collect,
-    finish,
-    make_generator,
-    uniform,
-)
-from veckm.inputs import check_count, check_positive
+from veckm.data.sampling import Density, Seed, Shape, Surface, sample_shape, uniform
+from veckm.inputs import check_positive
 
 _CHUNK = 1 << 14  # candidates at a time, so that intermediate results stay in the cache
 
@@ -48,16 +39,11 @@ class Solid(Surface):
         return slack * 4096 * float(area.max())
 
     @abstractmethod
-    def level(
-        self,
-        x: Tensor,  # (N, 3)
-    ) -> Tensor:  # (N,)
+    def level(self, x: Tensor) -> Tensor:  # (N, 3) -> (N,)
         """Negative inside, positive outside, zero on the surface."""
 
     def sample(self, n: int, seed: Seed = 0, density: Density | None = None) -> Shape:
-        generator, n = make_generator(seed), check_count(n, "n")
-
-        def trial(m: int) -> tuple[Tensor, ...]:
+        def trial(m: int, generator: torch.Generator) -> tuple[Tensor, ...]:
             pos, area = self.draw(m, generator)
             share = 1.0 if density is None else density(pos)
             keep = uniform(generator, m) < area * (m / self.measure) * share
@@ -65,13 +51,10 @@ class Solid(Surface):
             pos = pos[torch.randperm(len(pos), generator=generator)]  # the parts come in turn
             return pos, *self.differentiate(pos)
 
-        return finish(*collect(n, trial, _CHUNK, "its parts cut each other away"))
+        return sample_shape(n, seed, trial, _CHUNK, "its parts cut each other away")
 
-    def differentiate(
-        self,
-        pos: Tensor,  # (N, 3) on the surface
-    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 2)
-        r"""Outward normals and principal curvatures, the larger first.
+    def differentiate(self, pos: Tensor) -> tuple[Tensor, Tensor]:  # (N, 3) -> (N, 3), (N, 2)
+        r"""Outward normals and principal curvatures, the larger first, of points on the surface.
 
         .. math:: n = \nabla f / |\nabla f|, \qquad \kappa_{1, 2} = \text{eigenvalues of }
                   \nabla^2 f / |\nabla f| \text{ on the tangent plane}
@@ -81,10 +64,7 @@ class Solid(Surface):
         normal = gradient / length
         return normal, _tangent_eigenvalues(normal, hessian / length.unsqueeze(-1))
 
-    def derivatives(
-        self,
-        x: Tensor,  # (N, 3)
-    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 3, 3)
+    def derivatives(self, x: Tensor) -> tuple[Tensor, Tensor]:  # (N, 3) -> (N, 3), (N, 3, 3)
         """Gradient and Hessian of the level: by autograd, unless a solid has a faster way."""
         with torch.inference_mode(False), torch.enable_grad():
             x = x.clone().requires_grad_()
@@ -94,20 +74,13 @@ class Solid(Surface):
             rows = [torch.autograd.grad(slope[:, k].sum(), x, retain_graph=True) for k in range(3)]
         return slope.detach(), torch.stack([row for (row,) in rows], 1)
 
-    def gradient(
-        self,
-        x: Tensor,  # (N, 3)
-    ) -> Tensor:  # (N, 3)
+    def gradient(self, x: Tensor) -> Tensor:  # (N, 3) -> (N, 3)
         """The gradient of the level."""
         with torch.inference_mode(False), torch.enable_grad():
             x = x.clone().requires_grad_()
             return torch.autograd.grad(self.level(x).sum(), x)[0]
 
-    def transformed(
-        self,
-        matrix: Tensor,  # (3, 3)
-        shift: Tensor | None = None,  # (3,)
-    ) -> Solid:
+    def transformed(self, matrix: Tensor, shift: Tensor | None = None) -> Solid:  # (3, 3), (3,)
         """The solid of the points matrix x + shift."""
         return Transformed(self, matrix, torch.zeros_like(matrix[0]) if shift is None else shift)
 
@@ -204,11 +177,8 @@ class Combined(Solid):
         return gradient, hessian
 
 
-def _tangent_eigenvalues(
-    normal: Tensor,  # (N, 3) unit
-    matrix: Tensor,  # (N, 3, 3) symmetric
-) -> Tensor:  # (N, 2)
-    """The eigenvalues of a matrix restricted to the plane across the normal, the larger first."""
+def _tangent_eigenvalues(normal: Tensor, matrix: Tensor) -> Tensor:  # (N, 3), (N, 3, 3) -> (N, 2)
+    """The eigenvalues of a symmetric matrix on the plane across the normal, the larger first."""
     axis = torch.nn.functional.one_hot(normal.abs().argmin(-1), 3).to(normal)
     s = torch.nn.functional.normalize(torch.linalg.cross(axis, normal), dim=-1)
     t = torch.linalg.cross(normal, s)

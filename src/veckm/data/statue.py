@@ -84,38 +84,21 @@ def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0
     """
     generator, n = make_generator(seed), check_count(n, "n")
     check_count(views, "views")
+    solid, u = make_statue(form), _lattice()
+    whole, facing, area = solid.at(u)
+    spacing = math.sqrt(4 * math.pi / _DIRECTIONS)
     parts: list[tuple[Tensor, Tensor]] = []
     for view in range(min(views, n)):  # fewer points than views leave some without any
         count = n // views + (view < n % views)
-        eye = _eye(view, views)
-        pos, normal = _seen(form, eye, count, generator)
+        angle, climb = 2 * math.pi * view / views + 0.4, 0.25 + 0.2 * math.sin(2.0 * view)
+        place = (math.cos(angle) * math.cos(climb), math.sin(angle) * math.cos(climb))
+        eye = _DISTANCE * torch.tensor([*place, math.sin(climb)], dtype=torch.float64)
+        # Directions of the lattice by the light that they return, moved within its spacing.
+        rows = pick(area * _returned_light(whole, facing, eye), uniform(generator, count))
+        pos, normal, _ = solid.at(u[rows] + spacing / 2 * gaussian(generator, count, 3))
         beam = torch.nn.functional.normalize(pos - eye, dim=-1)
         parts.append((pos + noise * gaussian(generator, count, 1) * beam, normal))
     return finish(*(torch.cat(part) for part in zip(*parts, strict=True)))
-
-
-def _eye(view: int, views: int) -> Tensor:  # (3,)
-    """Around the statue, at heights that differ a little."""
-    angle = 2 * math.pi * view / views + 0.4
-    climb = 0.25 + 0.2 * math.sin(2.0 * view)
-    place = [math.cos(angle) * math.cos(climb), math.sin(angle) * math.cos(climb), math.sin(climb)]
-    return _DISTANCE * torch.tensor(place, dtype=torch.float64)
-
-
-def _seen(
-    form: int, eye: Tensor, n: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:  # (n, 3), (n, 3)
-    """Points and normals about as dense as the beams that come back to a scanner.
-
-    Directions of the lattice are drawn by the light that they return, and moved within its
-    spacing, so the density is smoothed over a degree.
-    """
-    solid, u = make_statue(form), _lattice()
-    pos, normal, area = _surface(form)
-    rows = pick(area * _returned_light(pos, normal, eye), uniform(generator, n))
-    spacing = math.sqrt(4 * math.pi / len(u))
-    pos, normal, _ = solid.at(u[rows] + spacing / 2 * gaussian(generator, n, 3))
-    return pos, normal
 
 
 @lru_cache(maxsize=1)
@@ -128,18 +111,7 @@ def _lattice() -> Tensor:  # (F, 3)
     return torch.stack((rho * phi.cos(), rho * phi.sin(), z), dim=-1)
 
 
-@lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _surface(form: int) -> tuple[Tensor, Tensor, Tensor]:  # (F, 3), (F, 3), (F,)
-    """The point of a statue in every direction of the lattice, its normal, and the area there."""
-    return make_statue(form).at(_lattice())
-
-
-def _returned_light(
-    pos: Tensor,  # (F, 3)
-    normal: Tensor,  # (F, 3)
-    eye: Tensor,  # (3,)
-) -> Tensor:  # (F,)
+def _returned_light(pos: Tensor, normal: Tensor, eye: Tensor) -> Tensor:  # (F,)
     """Beams per area that come back to the scanner: 0 where hidden or too slanted."""
     ray = pos - eye
     distance: Tensor = torch.linalg.vector_norm(ray, dim=-1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from veckm.nn.linear import ComplexLinear
-from veckm.nn.module import as_real, check_complex
+from veckm.nn.linear import ComplexLinear, as_real, check_complex
 from veckm.nn.norm import ComplexBatchNorm
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm import inputs
-from veckm.nn.module import ComplexModule, as_real, check_input
+from veckm.nn.linear import ComplexModule, as_real, check_input
 
 _START = 0.5**0.5  # each part starts with variance 1/2, so that E|y|^2 = 1
 
@@ -124,10 +124,7 @@ def _inverse_root(cov: Tensor, eps: float) -> Tensor:  # (C, 3) -> (C, 3)
     return torch.stack((ii + eps + s, -ri, rr + eps + s), dim=-1) / (s * t).unsqueeze(-1)
 
 
-def _widely_linear(
-    scale: Tensor,  # (C, 3) real, Gamma
-    root: Tensor,  # (C, 3) real, V^{-1/2}
-) -> tuple[Tensor, Tensor]:  # (C,) complex each
+def _widely_linear(scale: Tensor, root: Tensor) -> tuple[Tensor, Tensor]:  # 2 (C, 3) -> 2 (C,)
     r"""The real 2 x 2 matrix M = Gamma V^{-1/2} as two complex numbers.
 
     .. math:: M (x, y)^T \;\leftrightarrow\; p z + q \bar z, \qquad

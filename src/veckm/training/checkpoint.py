@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from veckm.io.atomic import writing
-from veckm.training.recipe import Task
 
 if TYPE_CHECKING:
     from veckm.models import PointModel
@@ -42,16 +41,20 @@ class Checkpoint:
 
     def restore(self, model: nn.Module, source: Path | str) -> None:
         """Load the weights into a model of the same config; raises a ValueError for another."""
-        self.check(source, config=describe_model(model))
+        self.check(source, config=model)
         try:
             model.load_state_dict(self.model)
         except RuntimeError as error:
             raise ValueError(f"{source} is of another version of veckm: {error}") from error
 
-    def check(self, source: Path | str, **present: dict[str, Any]) -> None:
-        """Raise a ValueError unless ``config``, ``task``, ``recipe``, ``data`` are as given."""
-        for name, new in present.items():
-            old: dict[str, Any] = getattr(self, name)
+    def check(self, source: Path | str, **present: Any) -> None:
+        """Raise a ValueError unless ``config``, ``task``, ``recipe``, ``data`` are as given.
+
+        A field that the dataclass has got since then had its default.
+        """
+        for name, thing in present.items():
+            new = describe(thing)
+            old = _with_defaults(getattr(self, name), getattr(thing, "config", thing))
             differences = [
                 f"{key} is {old.get(key)!r} there and {new.get(key)!r} here"
                 for key in {**old, **new}
@@ -64,17 +67,25 @@ class Checkpoint:
                 )
 
 
-def describe_task(task: Task) -> dict[str, Any]:
-    """Name and fields of a task."""
-    return {"name": task.name, **asdict(task)}
+def describe(thing: Any) -> dict[str, Any]:
+    """A model, task or recipe as plain values: its name and fields; a dict as it is."""
+    if isinstance(thing, dict):
+        return thing
+    config = getattr(thing, "config", thing)
+    named = {"name": type(thing).__name__} if isinstance(thing, nn.Module) else {}
+    named |= {key: getattr(thing, key) for key in ("name", "task") if hasattr(thing, key)}
+    return {**named, **(asdict(config) if is_dataclass(config) else {})}  # type: ignore[arg-type]
 
 
-def describe_model(model: nn.Module) -> dict[str, Any]:
-    """Name and config of a model, as plain values; of another module its class."""
-    config = getattr(model, "config", None)
-    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else {}
-    named = {key: getattr(model, key) for key in ("name", "task") if hasattr(model, key)}
-    return {"name": type(model).__name__, **named, **values}
+def _with_defaults(saved: dict[str, Any], thing: object) -> dict[str, Any]:
+    """Saved fields, and the defaults of those that the dataclass of ``thing`` has got since."""
+    filled = dict(saved)
+    for item in fields(thing) if is_dataclass(thing) else ():
+        if isinstance(saved.get(item.name), dict):
+            filled[item.name] = _with_defaults(saved[item.name], getattr(thing, item.name))
+        elif item.name not in saved and item.default is not MISSING:
+            filled[item.name] = item.default
+    return filled
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:

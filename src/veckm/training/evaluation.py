@@ -48,9 +48,8 @@ def evaluate(
                     total = counts if total is None else total + counts
                 advance(len(indices))
         # All processes together; one that had no sample adds nothing.
-        tallies = [total]
+        tallies = [total] * ranks.world
         if ranks.world > 1:
-            tallies *= ranks.world
             torch.distributed.all_gather_object(tallies, total)
         return task.scores(torch.stack([part for part in tallies if part is not None]).sum(0))
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -10,37 +12,31 @@ from typing import Any
 from veckm.io.atomic import writing
 
 
-class Log:
-    """One JSON object per epoch in ``log.jsonl``, and the same numbers for TensorBoard."""
+@contextmanager
+def log_epochs(folder: Path, done: int) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Yields a function that appends the numbers of an epoch to ``log.jsonl``, and to TensorBoard.
 
-    def __init__(self, folder: Path, done: int) -> None:
-        """Continue a log after ``done`` epochs; lines of later, unfinished ones are removed."""
-        self.path = folder / "log.jsonl"
-        kept = [line for line in read_log(folder) if line["epoch"] <= done]
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        with writing(self.path) as file:
-            file.write(text.encode())
-        self._board: Any = None
-        if find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter
+    A log is continued after ``done`` epochs; lines of later, unfinished ones are removed.
+    """
+    path = folder / "log.jsonl"
+    board: Any = None
+    kept = [line for line in read_log(folder) if line["epoch"] <= done]
+    with writing(path) as file:
+        file.write("".join(json.dumps(line) + "\n" for line in kept).encode())
+    if find_spec("tensorboard") is not None:
+        from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+        board = SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
 
-    def write(self, line: dict[str, Any]) -> None:
-        """Append the numbers of an epoch."""
-        with self.path.open("a") as file:
+    def write(line: dict[str, Any]) -> None:
+        with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        if self._board is not None:
-            for key, value in line.items():
-                if isinstance(value, int | float) and key != "epoch":
-                    self._board.add_scalar(key, value, line["epoch"])
+        for key, value in line.items() if board is not None else ():
+            if isinstance(value, int | float) and key != "epoch":
+                board.add_scalar(key, value, line["epoch"])
 
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._board is not None:
-            self._board.close()
+    with closing(board) if board is not None else nullcontext():
+        yield write
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,10 @@ from torch.nn.parallel import DistributedDataParallel
 from veckm.data.augment import Augment
 from veckm.data.samples import Batch, Samples, collate, generator_of
 from veckm.progress import bar
-from veckm.training.checkpoint import Checkpoint, describe_model, describe_task, load_checkpoint
+from veckm.training.checkpoint import Checkpoint, describe, load_checkpoint
 from veckm.training.evaluation import evaluate, predict
-from veckm.training.log import Log
-from veckm.training.ranks import Ranks, current
+from veckm.training.log import log_epochs
+from veckm.training.ranks import current
 from veckm.training.recipe import Recipe, Task
 
 #: ``gradients(epoch, step, backward)`` computes a loss, calls ``backward(loss)``, and returns the
@@ -71,7 +71,7 @@ def train(
     Returns the metrics on the validation set after the last epoch, or nothing without one.
     """
     device = torch.device(device)
-    work = Supervised(model.to(device), task, samples, recipe, augment, device, current())
+    work = Supervised(model.to(device), task, samples, recipe, augment, device)
     scores = None
     if validation is not None:
         given = (model, task, validation)
@@ -82,8 +82,13 @@ def train(
         work.steps,
         recipe,
         folder,
-        task=describe_task(task),
-        data=work.data,
+        task=describe(task),
+        data={
+            "classes": list(samples.classes),
+            "checksum": samples.checksum,
+            "samples": len(samples),
+            "augment": None if augment is None else repr(augment),
+        },
         evaluate=scores,
         evaluate_every=validate_every,
         device=device,
@@ -115,34 +120,66 @@ def fit(
         task, data: plain values that a resumed run must share; ``task["name"]`` labels the bar.
         evaluate: metrics of the model; after the last epoch, and after every ``evaluate_every``.
     """
-    folder, ranks = Path(folder), current()
-    run = _Run(model, recipe, torch.device(device), task, data)
-    folder.mkdir(parents=True, exist_ok=True)
-    first = run.resume(folder / "last.pt")
-    if first:
+    ranks, device, path = current(), torch.device(device), Path(folder) / "last.pt"
+    optimizer = recipe.optimizer_of(model.parameters())
+    scaler = torch.amp.GradScaler(device.type, enabled=mixed(recipe, device))
+    first, scores = 0, {}
+    if path.is_file():
+        saved = load_checkpoint(path)
+        saved.restore(model, path)
+        saved.check(path, task=task, recipe=recipe, data=data)
+        optimizer.load_state_dict(saved.optimizer)
+        if saved.scaler:
+            scaler.load_state_dict(saved.scaler)
+        first = saved.epoch
         note(f"resumed after epoch {first} of {recipe.epochs}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     if ranks.world > 1:
         distributed.barrier()  # nobody writes before everybody has read
-    scores: dict[str, float] = {}
-    total = (recipe.epochs - first) * steps
+    about = (describe(model), task, describe(recipe), data)
+
+    def epoch_of(number: int) -> float:
+        """All steps of an epoch; returns the mean loss."""
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate_of(number)
+        model.train()
+        total = count = 0.0
+        with _seeded(generator_of(recipe.seed, number, "layers", ranks.rank), device):
+            for step in range(steps):
+                optimizer.zero_grad(set_to_none=True)
+                part, terms = gradients(number, step, lambda x: scaler.scale(x).backward())
+                if recipe.clip:
+                    scaler.unscale_(optimizer)
+                    nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+                scaler.step(optimizer)
+                scaler.update()
+                total, count = total + part, count + terms
+                advance()
+        if not math.isfinite(total):
+            raise ValueError(
+                f"the loss is {total / count} in epoch {number + 1}; the previous checkpoint is "
+                f"kept. Use a smaller rate than {recipe.rate:g}, and look for samples that are out "
+                "of scale"
+            )
+        return total / count
+
     with (
-        Log(folder, first) if ranks.first else nullcontext() as log,
-        bar(total, task["name"] if ranks.first else None) as advance,
+        log_epochs(path.parent, first) if ranks.first else nullcontext() as log,
+        bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance,
     ):
-        for epoch in range(first, recipe.epochs):
+        for done in range(first + 1, recipe.epochs + 1):
             begin = time.perf_counter()
-            line: dict[str, Any] = {"epoch": epoch + 1}
-            line["loss"] = run.epoch(epoch, steps, gradients, advance, ranks)
-            line["rate"] = recipe.rate_of(epoch)
-            last = epoch + 1 == recipe.epochs
-            due = last or (evaluate_every > 0 and (epoch + 1) % evaluate_every == 0)
+            line: dict[str, Any] = {"epoch": done, "loss": epoch_of(done - 1)}
+            line["rate"] = recipe.rate_of(done - 1)
+            due = done == recipe.epochs or (evaluate_every > 0 and done % evaluate_every == 0)
             if evaluate is not None and due:
                 scores = evaluate()
                 line |= scores
             line["seconds"] = round(time.perf_counter() - begin, 3)
             if log is not None:
-                log.write(line)
-                run.checkpoint(epoch + 1).save(folder / "last.pt")
+                log(line)
+                state = (model.state_dict(), optimizer.state_dict(), scaler.state_dict())
+                Checkpoint(done, *about, *state).save(path)
             note(_summary(line, recipe.epochs))
     if not scores and evaluate is not None:  # the run was finished before
         scores = evaluate()
@@ -154,73 +191,6 @@ def _summary(line: dict[str, Any], epochs: int) -> str:
     scores = [f"{k} {100 * v:.2f} %" for k, v in line.items() if k not in plain]
     text = ", ".join([f"loss {line['loss']:.4f}", *scores])
     return f"epoch {line['epoch']}/{epochs}: {text} ({line['seconds']:.1f} s)"
-
-
-@dataclass
-class _Run:
-    """Optimizer, gradient scaler and checkpoints of one training."""
-
-    model: nn.Module
-    recipe: Recipe
-    device: torch.device
-    task: dict[str, Any]
-    data: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        self.optimizer = self.recipe.optimizer_of(self.model.parameters())
-        enabled = mixed(self.recipe, self.device)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=enabled)
-
-    def resume(self, path: Path) -> int:
-        """Load a checkpoint if there is one; returns the number of finished epochs."""
-        if not path.is_file():
-            return 0
-        saved = load_checkpoint(path)
-        saved.restore(self.model, path)
-        saved.check(path, task=self.task, recipe=asdict(self.recipe), data=self.data)
-        self.optimizer.load_state_dict(saved.optimizer)
-        if saved.scaler:
-            self.scaler.load_state_dict(saved.scaler)
-        return saved.epoch
-
-    def checkpoint(self, done: int) -> Checkpoint:
-        """The state after ``done`` epochs."""
-        about = (describe_model(self.model), self.task, asdict(self.recipe), self.data)
-        model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
-        return Checkpoint(done, *about, model, optimizer, self.scaler.state_dict())
-
-    def epoch(
-        self,
-        number: int,
-        steps: int,
-        gradients: Gradients,
-        advance: Callable[..., object],
-        ranks: Ranks,
-    ) -> float:
-        """All steps of an epoch; returns the mean loss."""
-        recipe = self.recipe
-        for group in self.optimizer.param_groups:
-            group["lr"] = recipe.rate_of(number)
-        self.model.train()
-        total, count = 0.0, 0.0
-        with _seeded(generator_of(recipe.seed, number, "layers", ranks.rank), self.device):
-            for step in range(steps):
-                self.optimizer.zero_grad(set_to_none=True)
-                part, terms = gradients(number, step, lambda x: self.scaler.scale(x).backward())
-                if recipe.clip:
-                    self.scaler.unscale_(self.optimizer)
-                    nn.utils.clip_grad_norm_(self.model.parameters(), recipe.clip)
-                self.scaler.step(self.optimizer)
-                self.scaler.update()
-                total, count = total + part, count + terms
-                advance()
-        if not math.isfinite(total):
-            raise ValueError(
-                f"the loss is {total / count} in epoch {number + 1}; the previous checkpoint is "
-                f"kept. Use a smaller rate than {recipe.rate:g}, and look for samples that are out "
-                "of scale"
-            )
-        return total / count
 
 
 def mixed(recipe: Recipe, device: torch.device) -> bool:
@@ -238,9 +208,9 @@ class Supervised:
     recipe: Recipe
     augment: Augment | None
     device: torch.device
-    ranks: Ranks
 
     def __post_init__(self) -> None:
+        self.ranks = current()
         if not len(self.samples):
             raise ValueError("the training set is empty")
         batch, world = min(self.recipe.batch, len(self.samples)), self.ranks.world
@@ -250,22 +220,11 @@ class Supervised:
                 "processes"
             )
         self.steps = len(self.samples) // batch
-        self._order: tuple[int, list[int]] = (-1, [])
 
     @cached_property
     def network(self) -> nn.Module:
         """The model, shared by all processes; made after a checkpoint has been read."""
         return DistributedDataParallel(self.model) if self.ranks.world > 1 else self.model
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """What a checkpoint records of the samples and their augmentation."""
-        return {
-            "classes": list(self.samples.classes),
-            "checksum": self.samples.checksum,
-            "samples": len(self.samples),
-            "augment": None if self.augment is None else repr(self.augment),
-        }
 
     def __call__(
         self, epoch: int, step: int, backward: Callable[[Tensor], None]
@@ -286,18 +245,13 @@ class Supervised:
         seed, augment = self.recipe.seed, self.augment
         share = augment.share(generator_of(seed, epoch, "share", step)) if augment else 0.0
         drawn = []
-        for index in self._indices(epoch, step):
+        order = torch.randperm(len(self.samples), generator=generator_of(seed, epoch, "order"))
+        joint = order[step * self.recipe.batch : (step + 1) * self.recipe.batch].tolist()
+        for index in self.ranks.mine(joint):
             generator = generator_of(seed, epoch, "sample", index)
             sample = self.samples.draw(index, generator)
             drawn.append(augment(sample, generator, share) if augment else sample)
         return collate(drawn).to(self.device)
-
-    def _indices(self, epoch: int, step: int) -> Sequence[int]:
-        if self._order[0] != epoch:
-            generator = generator_of(self.recipe.seed, epoch, "order")
-            self._order = epoch, torch.randperm(len(self.samples), generator=generator).tolist()
-        size = self.recipe.batch
-        return self.ranks.mine(self._order[1][step * size : (step + 1) * size])
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm.data.samples import Batch
+from veckm.inputs import check_count, check_positive
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,13 @@ class Recipe:
     clip: float = 0.0  #: largest norm of the gradient; 0 for no limit
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch < 1:
+        check_count(self.epochs, "epochs")
+        check_count(self.batch, "batch")
+        check_positive(self.rate, "rate")
+        if not (self.weight_decay >= 0 and self.clip >= 0):
             raise ValueError(
-                f"epochs and batch must be at least 1, got {self.epochs} epochs and a batch of "
-                f"{self.batch}"
-            )
-        if not (self.rate > 0 and self.weight_decay >= 0 and self.clip >= 0):
-            raise ValueError(
-                "rate must be positive, weight_decay and clip not negative, got "
-                f"{self.rate!r}, {self.weight_decay!r} and {self.clip!r}"
+                "weight_decay and clip must not be negative, got "
+                f"{self.weight_decay!r} and {self.clip!r}"
             )
 
     def rate_of(self, epoch: int) -> float:

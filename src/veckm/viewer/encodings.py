@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import add_noise
+from veckm.data.protocol import add_noise
 from veckm.encoder import VecKM
 from veckm.engines import Gaussian
 from veckm.engines.curve import curve_order

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.data.corrupt import add_noise
 from veckm.data.lidar import lidar
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import NOISE, make_cloud
+from veckm.data.protocol import NOISE, add_noise, make_cloud
 from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
