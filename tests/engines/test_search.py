@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from veckm.engines.blocks import Blocks, octree
 from veckm.engines.curve import Curve
-from veckm.engines.search import Search
+from veckm.engines.neighbors import Search
 
 
 def blocks_of(pos: Tensor, cloud: Tensor, most: int = 12, cell: float = 0.05) -> Blocks:

@@ -1,14 +1,14 @@
 """The neighbors engine: only the pairs within reach of the window, found by cells.
 
 Where the window holds few points this beats the grid; it also does the ball. A Gaussian is cut at
-the radius outside which lies the share eps of its mass. On a CPU only: its lists are as uneven as
-the cloud, which a GPU does not like.
+the radius outside which lies the share eps of its mass. On a CPU only: lists as uneven as the cloud
+do not suit a GPU.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import torch
@@ -16,18 +16,10 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 from veckm.engines import device
-from veckm.engines.blocks import Blocks, Group, octree, within
+from veckm.engines.blocks import Blocks, Group, boxes, octree, within
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
-from veckm.engines.phasors import (
-    Modulation,
-    Phasors,
-    Reader,
-    Writer,
-    plain_reader,
-    plain_writer,
-)
-from veckm.engines.search import Search
+from veckm.engines.phasors import Modulation, Phasors, Reader, Writer, plain_reader, plain_writer
 from veckm.engines.windows import Gaussian, Scratch
 from veckm.parallel import one_thread, share, workers
 
@@ -41,6 +33,10 @@ _WIDEST = {torch.float32: 128.0, torch.float64: 1e9}
 _LOOKUP = 8
 #: Neighbors that are kept for later products: so many rows for each query.
 _KEPT = 64
+#: Ranges of cells that a block may look up, on average.
+_RANGES = 64
+
+Tile = tuple[slice, Tensor, Tensor, Tensor]  # own rows, rows near, W (n, m), near points (m, D_in)
 
 
 class Neighbors(Engine):
@@ -130,23 +126,19 @@ class NeighborsOperator(Operator):
 
     def _run(self, table: Tensor, writer: Callable[[], Writer]) -> None:
         """W v of every tile, group by group to a writer of each thread."""
-        target = self.target
 
-        def make(worker: int) -> Callable[[list[Group]], None]:  # noqa: ARG001 - all do the same
-            write, scratch = writer(), Scratch(target.local)
-            sums = table.new_empty(target.largest_group, table.shape[1])
+        def make() -> Callable[[slice, Iterator[Tile]], None]:
+            write, sums = writer(), table.new_empty(self.target.largest_group, table.shape[1])
 
-            def work(task: list[Group]) -> None:
-                for (rows, members), found in zip(task, self._near(task), strict=True):
-                    for (block, own), near in zip(members, found, strict=True):
-                        W, _ = self._tile(block, own, near, scratch)
-                        Q = table.index_select(0, near)
-                        torch.mm(W.to(Q.dtype), Q, out=sums[within(own, rows)])
-                    write(rows, sums[: rows.stop - rows.start])
+            def visit(rows: slice, tiles: Iterator[Tile]) -> None:
+                for own, near, W, _ in tiles:
+                    Q = table.index_select(0, near)
+                    torch.mm(W.to(Q.dtype), Q, out=sums[within(own, rows)])
+                write(rows, sums[: rows.stop - rows.start])
 
-            return work
+            return visit
 
-        self._share(make)
+        self._visit(make)
 
     def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
         """dW/dq = -r (q - x) W, so with T = W * (u v^T) it is -r (q sum_j T - T x)."""
@@ -157,28 +149,31 @@ class NeighborsOperator(Operator):
         table = self._table(plain_reader(values, self.source), values)
         read = plain_reader(cotangent, self.target)
 
-        def make(worker: int) -> Callable[[list[Group]], None]:  # noqa: ARG001 - all do the same
-            scratch = Scratch(self.target.local)
+        def visit(rows: slice, tiles: Iterator[Tile]) -> None:
+            u = read(rows)
+            for own, near, W, x in tiles:
+                T = (u[within(own, rows)] @ table.index_select(0, near).t()).to(out.dtype) * W
+                grad = rate * (T @ x - self.target.local[own] * T.sum(1, keepdim=True))
+                out.index_copy_(0, self.target.order[own], grad)
+
+        self._visit(lambda: visit)
+        return out
+
+    def _visit(self, make: Callable[[], Callable[[slice, Iterator[Tile]], None]]) -> None:
+        """Call a function of each thread with the rows of every group and its tiles."""
+
+        def worker(_: int) -> Callable[[list[Group]], None]:
+            visit, scratch = make(), Scratch(self.target.local)
 
             def work(task: list[Group]) -> None:
                 for (rows, members), found in zip(task, self._near(task), strict=True):
-                    u = read(rows)
-                    for (block, own), near in zip(members, found, strict=True):
-                        W, x = self._tile(block, own, near, scratch)
-                        T = u[within(own, rows)] @ table.index_select(0, near).t()
-                        T = T.to(out.dtype) * W
-                        q = self.target.local[own]
-                        pulled = rate * (T @ x - q * T.sum(1, keepdim=True))
-                        out.index_copy_(0, self.target.order[own], pulled)
+                    pairs = zip(members, found, strict=True)
+                    visit(rows, (self._tile(*member, near, scratch) for member, near in pairs))
 
             return work
 
-        self._share(make)
-        return out
-
-    def _share(self, make: Callable[[int], Callable[[list[Group]], None]]) -> None:
         count = workers(self.geometry.device, 4 * len(self._tasks))
-        share(self._tasks, make, count, self.geometry.label("sum"))
+        share(self._tasks, worker, count, self.geometry.label("sum"))
 
     def _near(self, task: list[Group]) -> list[list[Tensor]]:
         """For each group of a task and each of its blocks, the sorted rows of points in reach."""
@@ -194,20 +189,19 @@ class NeighborsOperator(Operator):
             self._kept[first] = out
         return out
 
-    def _tile(
-        self, block: int, own: slice, near: Tensor, scratch: Scratch
-    ) -> tuple[Tensor, Tensor]:  # (n, m), (m, D_in)
-        """W, valid until the next tile, and the points about the center of the block.
+    def _tile(self, block: int, own: slice, near: Tensor, scratch: Scratch) -> Tile:
+        """A block of queries and the points near it, about its center; valid until the next tile.
 
-        Zero beyond the reach also where the block of the query sees farther: the result does not
-        depend on the blocks, and a part of a cloud has that of the whole.
+        Zero beyond the reach also where the block sees farther: a part of a cloud then has the
+        result of the whole.
         """
         x = (self.search.points[near] - self.target.center[block]).to(self.target.local.dtype)
         squared, window = scratch.squared(self.target.local[own], x), self.geometry.window
         if not isinstance(window, Gaussian) or self.geometry.in_dim == 1:
-            return window(squared, inplace=True), x  # on a line eps needs what would be cut
+            return own, near, window(squared, inplace=True), x  # on a line eps needs what is cut
         least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
-        return threshold(squared.mul_(-0.5 * window.beta**2).exp_(), least, 0.0, inplace=True), x
+        W = squared.mul_(-0.5 * window.beta**2).exp_()
+        return own, near, threshold(W, least, 0.0, inplace=True), x
 
 
 def _blocks(points: Points, reach: float) -> Blocks:
@@ -219,3 +213,68 @@ def _blocks(points: Points, reach: float) -> Blocks:
         return 1.0 + bad.double() * count
 
     return octree(points.curve(reach / _CELLS), reach / _CELLS, price)
+
+
+class Search:
+    """Fixed-radius search for the points near whole blocks: ranges of cells in a sorted list.
+
+    The points are sorted by cell, row by row. All cells of a box that differ only along the last
+    axis are then one contiguous range of points, found by two binary searches.
+    """
+
+    def __init__(self, points: Blocks, targets: Blocks, radius: float) -> None:
+        self.radius = radius
+        self.targets = targets
+        self.points = points.center[points.of_row] + points.local.double()  # (N, D_in)
+        cloud = points.cloud[points.of_row]  # (N,)
+        self.low = self.points.amin(0)
+        extent = self.points.amax(0) - self.low
+        # A cell as large as a typical block: smaller ones would mean many ranges for each.
+        typical = float((targets.high - targets.low).double().amax(1).median())
+        self.cell = self._fitting(max(radius, typical), extent, int(cloud.max()) + 1)
+        self.cells = (extent / self.cell).long() + 1  # (D_in,) per axis
+        index = ((self.points - self.low) / self.cell).long()
+        self.key, self.order = torch.sort(self._flat(cloud, index))
+
+    def _fitting(self, cell: float, extent: Tensor, clouds: int) -> float:
+        """The cell, made larger until cell numbers fit in 62 bits and no block asks for much."""
+        sides = (self.targets.high - self.targets.low).double()[:, :-1] + 2 * self.radius
+        cell = max(cell, float(extent.max()) * 2**-52, 1e-300)
+        while math.log2(clouds) + float(torch.log2(extent / cell + 1).sum()) > 61 or float(
+            (sides / cell + 2).prod(1).sum()
+        ) > _RANGES * len(sides):
+            cell *= 2
+        return cell
+
+    def near(self, first: int, last: int) -> list[Tensor]:
+        """For each of the blocks first..last-1, the rows of `points` within reach of its box."""
+        low = self.targets.low[first:last].double() - self.radius
+        high = self.targets.high[first:last].double() + self.radius
+        # Clamped before they become integers: a far query must not overflow, it finds nothing.
+        most = self.cells.double()
+        start = torch.minimum(((low - self.low) / self.cell).floor().clamp(min=0), most).long()
+        stop = torch.minimum(((high - self.low) / self.cell).floor().clamp(min=-1), most - 1).long()
+        box, lead = boxes(start[:, :-1], stop[:, :-1])  # all axes but the last
+        filled = (stop >= start).all(1)[box]
+        box, lead = box[filled], lead[filled]
+        cloud = self.targets.cloud[first:last][box]
+        begin = self._flat(cloud, torch.cat([lead, start[box, -1:]], 1))
+        end = self._flat(cloud, torch.cat([lead, stop[box, -1:]], 1))
+        i = torch.searchsorted(self.key, begin)
+        n = torch.searchsorted(self.key, end, right=True) - i
+        block = torch.repeat_interleave(box, n)
+        run = torch.arange(len(block), device=n.device) - torch.repeat_interleave(
+            torch.cumsum(n, 0) - n - i, n
+        )
+        row = self.order[run]
+        x = self.points[row]
+        gap = torch.maximum(low[block] + self.radius - x, x - (high[block] - self.radius))
+        keep = gap.clamp_(min=0).square().sum(1) <= self.radius**2 * (1 + 1e-6)
+        block, row = block[keep], row[keep]
+        return list(row.split(torch.bincount(block, minlength=last - first).tolist()))
+
+    def _flat(self, cloud: Tensor, index: Tensor) -> Tensor:
+        flat = cloud
+        for axis, n in enumerate(self.cells.tolist()):
+            flat = flat * n + index[:, axis]
+        return flat
