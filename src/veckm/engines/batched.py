@@ -13,13 +13,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from veckm.engines.cost import cost_model
 from veckm.engines.geometry import Geometry, Points
-from veckm.engines.lattice import GridTooLarge, Lattice
+from veckm.engines.lattice import TOO_LARGE, GridTooLarge, Lattice
 from veckm.engines.operator import Factored, Proposal
 
 #: Sides of cells that are tried, in lattice spacings, and the points that groups are padded to.
@@ -54,8 +55,8 @@ class BatchedGrid(Factored["CellSide"]):
     def of(cls, geometry: Geometry, lattice: Lattice, columns: int) -> BatchedGrid:
         """Sort points into cells and number the nodes that they reach."""
         sets = [geometry.points, geometry.queries][: 2 - geometry.same]
-        frame = _Frame.around(sets, lattice)
-        cells = [_Cells.of(points, frame, columns) for points in sets]
+        low, extent = _corner(sets, lattice)
+        cells = [_Cells.of(points, lattice, low, extent, columns) for points in sets]
         keys = torch.cat([c.node_keys().flatten() for c in cells])
         distinct, index = torch.unique(keys, return_inverse=True)  # waits
         parts = index.split([len(c.count) * len(c.stencil) for c in cells])
@@ -66,37 +67,26 @@ class BatchedGrid(Factored["CellSide"]):
         return self.source.spread(values, self.rows)
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """Lattice coordinates of all points and queries, counted from a common corner."""
-
-    lattice: Lattice
-    low: Tensor  # (D_in,) float64: the corner, in spacings
-    extent: list[int]  # clouds, then spacings along each axis
-
-    @classmethod
-    def around(cls, sets: list[Points], lattice: Lattice) -> _Frame:
-        """The box of all points; a clear error where its cells cannot be numbered."""
-        ends = [torch.aminmax(points.flat.detach(), dim=0) for points in sets]
-        low = torch.stack([end.min for end in ends]).amin(0).double() / lattice.spacing
-        high = torch.stack([end.max for end in ends]).amax(0).double() / lattice.spacing
-        low = torch.floor(low)
-        clouds = torch.stack([points.cloud[-1] for points in sets]).amax()[None] + 1
-        sizes = torch.cat([clouds.double(), torch.floor(high) - low + 1])
-        extent = [int(n) for n in sizes.tolist()]  # waits
-        if math.prod(2 * e + 64 for e in extent) >= 2**62:
-            raise GridTooLarge(
-                "the grid would have more nodes than can be numbered: the radius is too small for "
-                "the extent of the cloud. Use engine='dense', a larger radius, or drop far outliers"
-            )
-        return cls(lattice, low, extent)
+def _corner(sets: list[Points], lattice: Lattice) -> tuple[Tensor, list[int]]:
+    """The corner (D_in,) of the box of all points in spacings; clouds, then spacings per axis."""
+    ends = [torch.aminmax(points.flat.detach(), dim=0) for points in sets]
+    low = torch.stack([end.min for end in ends]).amin(0).double() / lattice.spacing
+    high = torch.stack([end.max for end in ends]).amax(0).double() / lattice.spacing
+    low = torch.floor(low)
+    clouds = torch.stack([points.cloud[-1] for points in sets]).amax()[None] + 1
+    sizes = torch.cat([clouds.double(), torch.floor(high) - low + 1])
+    extent = [int(n) for n in sizes.tolist()]  # waits
+    if math.prod(2 * e + 64 for e in extent) >= 2**62:
+        raise GridTooLarge(TOO_LARGE)
+    return low, extent
 
 
 @dataclass(frozen=True)
 class _Cells:
     """Points sorted by the cells that they lie in."""
 
-    frame: _Frame
+    lattice: Lattice
+    extent: list[int]  # clouds, then spacings along each axis
     side: int  # of a cell, in spacings
     order: Tensor  # (N,) int64: sorted row -> the caller's row
     local: Tensor  # (N, D_in) sorted, about the center of the cell
@@ -104,28 +94,30 @@ class _Cells:
     place: Tensor  # (K, 1 + D_in) int64: cloud, and the cell's corner in spacings
 
     @classmethod
-    def of(cls, points: Points, frame: _Frame, columns: int) -> _Cells:
+    def of(
+        cls, points: Points, lattice: Lattice, low: Tensor, extent: list[int], columns: int
+    ) -> _Cells:
         """Sort by the cells that are cheapest: small ones have few nodes, large ones share them."""
-        spaced = points.flat.detach().double() / frame.lattice.spacing - frame.low
+        spaced = points.flat.detach().double() / lattice.spacing - low
         fine = torch.cat([points.cloud[:, None], torch.floor(spaced).long()], dim=1)
-        keys = [_flat(fine, frame.extent, side) for side in _SIDES]
+        keys = [_flat(fine, extent, side) for side in _SIDES]
         sorted_ = [torch.sort(key) for key in keys]
         firsts = [torch.cat([k.new_ones(1), (k[1:] != k[:-1]).long()]) for k, _ in sorted_]
         occupied = torch.stack([first.sum() for first in firsts]).tolist()  # waits
-        best = _cheapest(occupied, points, frame.lattice, columns)
+        best = _cheapest(occupied, points, lattice, columns)
         side, order = _SIDES[best], sorted_[best].indices
         of_row = torch.cumsum(firsts[best], 0) - 1
         count = of_row.new_zeros(occupied[best]).index_add_(0, of_row, torch.ones_like(of_row))
         place = fine[order[torch.cumsum(count, 0) - count]]
         place[:, 1:] -= place[:, 1:] % side
         local = spaced[order] - (place[:, 1:].double() + side / 2)[of_row]
-        local = (local * frame.lattice.spacing).to(points.pos.dtype)
-        return cls(frame, side, order, local, count, place)
+        local = (local * lattice.spacing).to(points.pos.dtype)
+        return cls(lattice, extent, side, order, local, count, place)
 
     @cached_property
     def stencil(self) -> Tensor:
         """(T, D_in) int64: the nodes in reach of a cell, from its corner, in half spacings."""
-        a, reach = self.frame.lattice.spacing / 2, self.frame.lattice.reach
+        a, reach = self.lattice.spacing / 2, self.lattice.reach
         most = math.ceil(reach / a)
         nodes = []
         for parity in (0, 1):
@@ -137,9 +129,9 @@ class _Cells:
 
     def node_keys(self) -> Tensor:  # (K, T) int64
         """Numbers of the nodes of every cell, the same for the same node."""
-        margin = 2 * math.ceil(self.frame.lattice.reach / self.frame.lattice.spacing) + 2
+        margin = 2 * math.ceil(self.lattice.reach / self.lattice.spacing) + 2
         key = self.place[:, :1].expand(-1, len(self.stencil))
-        for axis, n in enumerate(self.frame.extent[1:]):
+        for axis, n in enumerate(self.extent[1:]):
             where = 2 * self.place[:, 1 + axis, None] + self.stencil[:, axis] + margin
             key = key * (2 * n + 2 * _SIDES[-1] + 2 * margin) + where
         return key
@@ -158,16 +150,14 @@ def _cheapest(occupied: list[int], points: Points, lattice: Lattice, columns: in
     rates = cost_model(points.pos.device, points.pos.dtype)
     entry = 4 * columns * rates.flop + 2 * rates.distance
     row = 4 * columns * points.pos.element_size() * rates.row_byte
+    prices = [
+        _volume(lattice, side, points.in_dim) * ((len(points) + 4 * cells) * entry + cells * row)
+        for side, cells in zip(_SIDES, occupied, strict=True)
+    ]
+    return prices.index(min(prices))
 
-    def price(k: int) -> float:
-        padded = len(points) + 4 * occupied[k]
-        return _volume(lattice, _SIDES[k], points.in_dim) * (padded * entry + occupied[k] * row)
 
-    return min(range(len(_SIDES)), key=price)
-
-
-@dataclass(frozen=True)
-class _Group:
+class _Group(NamedTuple):
     """Runs of points of one cell each, padded to one length."""
 
     row: Tensor  # (K, P) int64: the caller's row, N where there is no point
@@ -179,7 +169,7 @@ class CellSide:
     """Points in padded cells (the sources or the queries) and the nodes of each."""
 
     def __init__(self, cells: _Cells, index: Tensor) -> None:
-        self.lattice, self.points = cells.frame.lattice, len(cells.order)
+        self.lattice, self.points = cells.lattice, len(cells.order)
         half = self.lattice.spacing / 2
         self.nodes = (cells.stencil - cells.side).to(cells.local.dtype) * half  # (T, D_in)
         self.groups = list(_groups(cells, index.view(-1, len(cells.stencil))))
@@ -206,9 +196,9 @@ class CellSide:
         for group in self._slabs(table.shape[1]):
             product = self._values(group, values) @ self._table(group, table).mT
             T = product.to(self.nodes.dtype) * self._window(group)
-            pulled = T @ self.nodes - group.local * T.sum(-1, keepdim=True)
-            pulled = pulled.flatten(0, 1) * (2 * self.lattice.beta**2)
-            out.index_copy_(0, group.row.flatten(), pulled)
+            grad = T @ self.nodes - group.local * T.sum(-1, keepdim=True)
+            grad = grad.flatten(0, 1) * (2 * self.lattice.beta**2)
+            out.index_copy_(0, group.row.flatten(), grad)
         return out[:-1]
 
     def _window(self, group: _Group) -> Tensor:  # (K, P, T)
@@ -230,8 +220,7 @@ class CellSide:
             (runs, padded), nodes = group.row.shape, len(self.nodes)
             most = min(_ENTRIES // (padded * nodes), _NODES // (max(padded, nodes) * columns))
             for i in range(0, runs, max(1, most)):
-                part = slice(i, i + max(1, most))
-                yield _Group(group.row[part], group.local[part], group.node[part])
+                yield _Group(*(tensor[i : i + max(1, most)] for tensor in group))
 
 
 def _groups(cells: _Cells, node: Tensor) -> Iterator[_Group]:

@@ -5,32 +5,26 @@
     K v = S_q Q        gather: every query from its nodes
 
 Besides the result there is only Q, a row for each node. Points are taken in blocks of an octree
-(`blocks`, `sides`), each small enough for the cache; other devices have padded cells (`batched`).
+(`blocks`), each small enough for the cache; other devices have padded cells (`batched`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from veckm.engines import batched, device
-from veckm.engines.blocks import Blocks, Price, grown_volume, octree
+from veckm.engines.blocks import Blocks, Group, Price, grown_volume, octree, within
 from veckm.engines.cost import CostModel
 from veckm.engines.geometry import Geometry
-from veckm.engines.lattice import GridTooLarge, Lattice, candidates, number, reached_nodes
+from veckm.engines.lattice import GridTooLarge, Lattice, Nodes, candidates, number, reached_nodes
 from veckm.engines.operator import Engine, Factored, Proposal
-from veckm.engines.phasors import (
-    Modulation,
-    Phasors,
-    Reader,
-    Writer,
-    plain_reader,
-    plain_writer,
-)
-from veckm.engines.sides import BlockSide
-from veckm.engines.windows import Gaussian
+from veckm.engines.phasors import Modulation, Phasors, Reader, Writer, plain_reader, plain_writer
+from veckm.engines.windows import Gaussian, no_subnormals
 from veckm.parallel import one_thread, share, workers
 
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
@@ -40,6 +34,9 @@ _MAX_TIMES_RESULT = 4.0
 _KEEP_SHARE = 0.3
 #: Of the work on the nodes of a block, so much is left without those that no point reaches.
 _TRIMMED = 0.85
+#: A node is left out where S of every point is below this share of S at the reach. At 1 the mean
+#: error of thin volumes was 1.03 % for eps = 1 %.
+_CUT = 0.8
 
 
 class Grid(Engine):
@@ -85,6 +82,122 @@ def block_price(lattice: Lattice, columns: int, rates: CostModel, size: int) -> 
     return price
 
 
+class Window(NamedTuple):
+    """S of one block, and its nodes."""
+
+    S: Tensor  # (n, q)
+    rows: Tensor  # (q,) int64: the rows of its nodes in the table
+    u: Tensor  # (q, D_in + 2): see BlockSide
+
+
+class BlockSide:
+    """Points in blocks (the sources or the queries) and the nodes of each.
+
+    S of a block is a small dense matrix, made when it is needed and kept where that costs little:
+    S = exp(x' u'^T) with x' = [2 x, -|x|^2, -1] and u' = [u, 1, |u|^2], both times beta and about
+    the center of the block.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        nodes: Nodes,
+        index: Tensor,
+        lattice: Lattice,
+        keep: bool,
+        label: Callable[[str], str | None],  # names of progress bars
+    ) -> None:
+        self.blocks, self.lattice, self.keep, self.label = blocks, lattice, keep, label
+        x, u = blocks.local * lattice.beta, nodes.local * lattice.beta
+        one = torch.ones_like(x[:, :1])
+        self.scaled = torch.cat([2 * x, -x.square().sum(1, keepdim=True), -one], 1)
+        one = torch.ones_like(u[:, :1])
+        table = torch.cat([u, one, u.square().sum(1, keepdim=True)], 1)
+        count = nodes.count.tolist()
+        self.nodes, self.index = table.split(count), index.split(count)
+        self.cut = _CUT * math.exp(-((lattice.beta * lattice.reach) ** 2))
+        self.kept: dict[int, Window] = {}
+
+    def window(self, block: int, own: slice) -> Window:
+        """S of one block, without the nodes that no point of it reaches."""
+        window = self.kept.get(block)
+        if window is None:
+            u, rows = self.nodes[block], self.index[block]
+            S = torch.mm(self.scaled[own], u.t()).exp_()
+            used = (S.amax(0) >= self.cut).nonzero()[:, 0]
+            if len(used) < 0.9 * len(u):
+                S, u, rows = S.index_select(1, used), u[used], rows[used]
+            window = Window(no_subnormals(S), rows, u)
+            if self.keep:
+                self.kept[block] = window
+        return window
+
+    def gather(self, table: Tensor) -> Tensor:  # (rows, C) -> (n, C)
+        """S Q."""
+        out = device.empty(len(self.blocks.order), table.shape[1], table)
+        self.write(table, lambda: plain_writer(out, self.blocks))
+        return out
+
+    def write(
+        self,
+        table: Tensor,  # (rows, C)
+        writer: Callable[[], Writer],
+        wanted: Tensor | None = None,  # (n,) bool
+    ) -> None:
+        """S Q to the writers, group by group; all groups, or those with rows that are wanted."""
+        groups = self.blocks.groups
+        if wanted is not None:
+            sorted_ = wanted[self.blocks.order]
+            groups = [group for group in groups if bool(sorted_[group[0]].any())]
+
+        def make(_: int) -> Callable[[Group], None]:
+            write = writer()
+            held = table.new_empty(self.blocks.largest_group, table.shape[1])
+            return lambda group: write(group[0], self.sums(group, self.windows(group), table, held))
+
+        share(groups, make, workers(table.device, len(groups)), self.label("gather"))
+
+    def windows(self, group: Group) -> list[Window]:
+        """S of the blocks of a group."""
+        return [self.window(block, own) for block, own in group[1]]
+
+    def add(
+        self, group: Group, windows: list[Window], values: Tensor, table: Tensor, first: int = 0
+    ) -> None:
+        """table += S^T v for a run of sorted rows; rows of the table count from `first`."""
+        for (_, own), (S, rows, _) in zip(group[1], windows, strict=True):
+            part = torch.mm(S.t().to(values.dtype), values[within(own, group[0])])
+            table.index_add_(0, rows - first if first else rows, part)
+
+    def sums(
+        self, group: Group, windows: list[Window], table: Tensor, held: Tensor, first: int = 0
+    ) -> Tensor:
+        """S Q for a run of sorted rows, (n, C), in the first rows of `held`."""
+        for (_, own), (S, rows, _) in zip(group[1], windows, strict=True):
+            Q = table.index_select(0, rows - first if first else rows)
+            torch.mm(S.to(Q.dtype), Q, out=held[within(own, group[0])])
+        return held[: group[0].stop - group[0].start]
+
+    def position_grad(self, values: Tensor, table: Tensor) -> Tensor:
+        """d/dx of <v, S Q>, (n, D_in): 2 beta^2 (T u - x sum_u T) with T = S * (v Q^T)."""
+        in_dim, order = self.blocks.local.shape[1], self.blocks.order
+        read = plain_reader(values, self.blocks)
+        out = torch.empty_like(self.blocks.local)
+
+        def work(group: Group) -> None:
+            rows, members = group
+            v = read(rows)
+            for (_, own), (S, index, u) in zip(members, self.windows(group), strict=True):
+                T = (v[within(own, rows)] @ table.index_select(0, index).t()).to(S.dtype) * S
+                x = self.scaled[own, :in_dim]  # doubled already
+                grad = 2 * (T @ u[:, :in_dim]) - x * T.sum(1, keepdim=True)
+                out.index_copy_(0, order[own], self.lattice.beta * grad)
+
+        groups = self.blocks.groups
+        share(groups, lambda _: work, workers(table.device, len(groups)), self.label("gradient"))
+        return out
+
+
 class GridOperator(Factored[BlockSide]):
     """K by blocks on a CPU."""
 
@@ -108,10 +221,7 @@ class GridOperator(Factored[BlockSide]):
         columns: int,
         adapt: bool = True,
     ) -> GridOperator:
-        """Find the nodes of all blocks; a clear error where there would be too many.
-
-        With `adapt` the reach suits the blocks of this cloud; without, it is that of the lattice.
-        """
+        """Find the nodes of all blocks; with `adapt` the reach suits the size of these blocks."""
         if adapt:
             lattice = lattice.for_blocks(min(b.mean_diagonal for b in blocks))
         _refuse_if_too_many(sum(candidates(b, lattice) for b in blocks), 200, geometry, columns)
@@ -133,34 +243,48 @@ class GridOperator(Factored[BlockSide]):
 
     def product(self, values: Tensor, wanted: Tensor | None = None) -> Tensor:
         """K v; where not all queries are `wanted` (M,), other rows may be undefined."""
-        if wanted is not None or not self._many_clouds:
-            return self.target.gather(self.spread(values), wanted)
         out = device.empty(len(self.geometry.queries), values.shape[1], values)
-        self._cloud_by_cloud(
-            lambda: plain_reader(values, self.source.blocks),
-            lambda: plain_writer(out, self.target.blocks),
-            values,
-        )
+        read = plain_reader(values, self.source.blocks)
+        write = plain_writer(out, self.target.blocks)
+        self._run(lambda: read, lambda: write, values, wanted)
         return out
-
-    def spread(self, values: Tensor) -> Tensor:
-        return self._spread(lambda: plain_reader(values, self.source.blocks), values)
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
         points = Phasors(modulation, self.source.blocks)
         queries = points if self.geometry.same else Phasors(modulation, self.target.blocks)
         like = modulation.A.new_empty(0, 2 * modulation.width)
-        if self._many_clouds:
-            self._cloud_by_cloud(points.reader, lambda: queries.writer(out), like)
+        self._run(points.reader, lambda: queries.writer(out), like)
+
+    def _run(
+        self,
+        reader: Callable[[], Reader],
+        writer: Callable[[], Writer],
+        like: Tensor,
+        wanted: Tensor | None = None,
+    ) -> None:
+        if wanted is None and self._many_clouds:
+            self._cloud_by_cloud(reader, writer, like)
         else:
-            self.target.write(self._spread(points.reader, like), lambda: queries.writer(out))
+            self.target.write(self._spread(reader, like), writer, wanted)
+
+    def spread(self, values: Tensor) -> Tensor:
+        return self._spread(lambda: plain_reader(values, self.source.blocks), values)
 
     def _spread(self, reader: Callable[[], Reader], like: Tensor) -> Tensor:  # (rows, C)
         """c S^T v. Each thread has a table of its own, together no larger than the result."""
-        rows, queries = self.clouds[-1].stop, len(self.geometry.queries)
-        threads = workers(like.device, len(self.source.blocks.groups))
-        tables = like.new_zeros(min(1 + queries // max(1, rows), threads), rows, like.shape[1])
-        return self.source.spread(reader, tables)
+        source, rows = self.source, self.clouds[-1].stop
+        threads = workers(like.device, len(source.blocks.groups))
+        most = 1 + len(self.geometry.queries) // max(1, rows)
+        tables = like.new_zeros(min(most, threads), rows, like.shape[1])
+
+        def make(worker: int) -> Callable[[Group], None]:
+            read, table = reader(), tables[worker]
+            return lambda group: source.add(group, source.windows(group), read(group[0]), table)
+
+        share(source.blocks.groups, make, len(tables), self.geometry.label("spread"))
+        for other in tables[1:]:
+            tables[0] += other
+        return tables[0].mul_(source.lattice.scale)
 
     @property
     def _many_clouds(self) -> bool:
@@ -177,7 +301,7 @@ class GridOperator(Factored[BlockSide]):
         sources, targets = source.blocks.groups_of_clouds, target.blocks.groups_of_clouds
         most = max(rows.stop - rows.start for rows in self.clouds)
 
-        def make(worker: int) -> Callable[[int], None]:  # noqa: ARG001 - all do the same
+        def make(_: int) -> Callable[[int], None]:
             read, write = reader(), writer()
             table = like.new_empty(most, like.shape[1])
             held = table.new_empty(target.blocks.largest_group, table.shape[1])

@@ -41,9 +41,9 @@ class GridTooLarge(ValueError):
     """The lattice would have too many nodes for this cloud; `auto` then tries the next engine."""
 
 
-_TOO_LARGE = (
+TOO_LARGE = (
     "the grid would have more nodes than can be numbered: the radius is too small for the extent "
-    "of the cloud. Use engine='neighbors' or 'auto', a larger radius, or drop far outliers"
+    "of the cloud. Use engine='auto', a larger radius, or drop far outliers"
 )
 
 
@@ -73,9 +73,8 @@ class Lattice:
     def for_blocks(self, diagonal: float) -> Lattice:
         """The same lattice with a reach that suits the size of the blocks.
 
-        A point uses the nodes of its whole block, more than its own reach. In blocks much smaller
-        than the reach, as in crowded clouds, there are few of these, and the cut shows: the mean
-        error doubled from blocks of 0.9 to blocks of 0.3 of the reach.
+        A point uses the nodes of its whole block; blocks much smaller than the reach have few more
+        than the point's own, and the mean error would double.
         """
         farther = min(max(_WIDE * self.reach / max(diagonal, 1e-30), 1.0), _FARTHEST)
         return replace(self, reach=math.sqrt(self.reach**2 + math.log(farther) / self.beta**2))
@@ -98,14 +97,10 @@ def candidates(blocks: Blocks, lattice: Lattice) -> float:
 
 
 def reached_nodes(blocks: Blocks, lattice: Lattice) -> Nodes:
-    """The nodes within reach of each block: of its box, and of its thinnest slab.
-
-    A patch of a surface is thin across its own normal, whatever the axes: the slab leaves out a
-    quarter of the nodes that the box would keep.
-    """
+    """The nodes within reach of each block's box and thinnest slab: surfaces are thin patches."""
     low, high = blocks.low.double(), blocks.high.double()
     if float(torch.maximum(low.abs(), high.abs()).amax()) > lattice.spacing * 2**50:
-        raise GridTooLarge(_TOO_LARGE)
+        raise GridTooLarge(TOO_LARGE)
     normal, under, over = _slab(blocks)
     under, over = under - lattice.reach, over + lattice.reach
     ones = low.new_ones(low.shape[1])  # a product with it sums short rows fast
@@ -161,7 +156,7 @@ def number(keys: Tensor) -> tuple[Tensor, int]:
         low, extent = keys.amin(0), (keys.amax(0) + 1).tolist()
         volume = math.prod(extent)
     if volume >= 2**62:
-        raise GridTooLarge(_TOO_LARGE)
+        raise GridTooLarge(TOO_LARGE)
     flat = torch.zeros_like(keys[:, 0])
     for axis, n in enumerate(extent):
         flat = flat * n + (keys[:, axis] - low[axis])
