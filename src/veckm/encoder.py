@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,11 +45,8 @@ class VecKM(nn.Module):
         radius: size of the window in the units of the data, instead of `beta`.
         detail: alpha * radius, instead of `alpha`; about 6.
         in_dim: D_in, coordinates of a point.
-        window: ``"gaussian"`` or ``"ball"``.
-        engine: ``"auto"``, ``"dense"``, ``"neighbors"``, ``"random"`` or ``"grid"``; the last two
-            compute the Gaussian window only.
-        norm: ``"unit"``, ``"mean"`` or None; see :func:`veckm.encode`.
-        eps: mean relative error that ``grid`` and ``neighbors`` may make.
+        window, engine, eps: as for :func:`veckm.plan`.
+        norm: as for :func:`veckm.encode`.
         p: columns of B, for ``engine="random"``.
         draw: ``"unbiased"`` frequencies or the ``"paper"``'s quantiles.
         seed: of the generators that A and B come from, one for each matrix of each scale; the
@@ -58,8 +55,7 @@ class VecKM(nn.Module):
             (scales, D_in, D). A tensor is copied into a buffer. An ``nn.Parameter`` is registered
             as it is and trained. Not together with `alpha` or `detail`.
         B: likewise, (D_in, p) or (scales, D_in, p); always a buffer.
-        validate: False skips the checks of values (finite, in range) in every call; shapes and
-            dtypes are checked always.
+        validate: False skips the checks of values in every call, as for :func:`veckm.plan`.
 
     Shapes:
         pos: (N, D_in), or (B, N, D_in), or (N, D_in) with `batch` (N,).
@@ -101,7 +97,10 @@ class VecKM(nn.Module):
         self.validate = validate
         self._p, self._draw, self._seed = inputs.check_count(p, "p"), draw, seed
         self.beta = resolve_beta(beta, radius)
-        _check_names(window, engine, norm, draw, self.beta[0])
+        made = make_window(window, self.beta[0], None)
+        if engine != "auto":
+            find(engine, made)
+        inputs.check_norm(norm)
         self._alpha: tuple[float, ...] | None = None
         if A is None:
             drawn, self.beta = resolve_alpha(alpha, detail, self.beta, default=beta is None)
@@ -111,7 +110,16 @@ class VecKM(nn.Module):
         elif alpha is not None or detail is not None:
             raise ValueError("A is given, and its entries decide alpha: leave out alpha and detail")
         else:
-            self._register_given(A, in_dim, dim)
+            A = _checked(A, len(self.beta), in_dim, "A")
+            if dim not in (None, A.shape[-1]):
+                raise ValueError(
+                    f"dim = {dim}, but the given A has {A.shape[-1]} columns: leave out dim, "
+                    "or give an A of that size"
+                )
+            if isinstance(A, nn.Parameter):
+                self.A = A  # not a copy: an optimizer may hold it already
+            else:
+                self.register_buffer("A", _per_scale(A, len(self.beta)))
         self.register_buffer("_B", None, persistent=False)  # the state has it under its own rules
         self._given_B = B is not None
         if B is not None:
@@ -174,11 +182,11 @@ class VecKM(nn.Module):
         if compiling and not followed(self.engine, pos, batch, queries):
             # Here, and not as a decorator: that would load the compiler with every import. Where
             # fullgraph=True forbids it, the error of torch shows this line with its comment.
-            eager: Any = torch.compiler.disable(self.forward)  # only dense of few points compiles
-            options = {"queries": queries, "query_batch": query_batch, "weights": weights}
-            found: Tensor = eager(pos, batch, **options)
-            return found
-        scales = self._scales(pos, batch, queries, query_batch)
+            eager: Callable[..., Tensor] = torch.compiler.disable(
+                self.forward
+            )  # only dense compiles
+            return eager(pos, batch, queries=queries, query_batch=query_batch, weights=weights)
+        scales = Scales.of(pos, batch, queries, query_batch, self.in_dim, self.validate)
         # The smallest window first: it sorts the points finest, and the others share that order.
         order = sorted(range(len(self.beta)), key=lambda i: -self.beta[i])
         out = None
@@ -186,7 +194,7 @@ class VecKM(nn.Module):
             out = scales.empty(self.out_dim)
         parts = dict.fromkeys(range(len(order)), self.A)
         for i in order:
-            plan, A = self._plan(scales, i, progress), _of_scale(self.A, i)
+            plan, A = self._plan(scales, i, progress), self.A[i] if self.A.dim() == 3 else self.A
             part = None if out is None else out[..., i * self.dim : (i + 1) * self.dim]
             parts[i] = plan.encode(A, norm=self.norm, weights=weights, out=part)
         if out is not None:
@@ -203,19 +211,13 @@ class VecKM(nn.Module):
         progress: bool | None = None,
     ) -> list[Plan]:
         """The plan of every scale, to be used more than once: see :func:`veckm.plan`."""
-        scales = self._scales(pos, batch, queries, query_batch)
+        scales = Scales.of(pos, batch, queries, query_batch, self.in_dim, self.validate)
         return [self._plan(scales, i, progress) for i in range(len(self.beta))]
-
-    def _scales(
-        self, pos: Tensor, batch: Tensor | None, queries: Tensor | None, query_batch: Tensor | None
-    ) -> Scales:
-        return Scales.of(pos, batch, queries, query_batch, self.in_dim, self.validate)
 
     def _plan(self, scales: Scales, scale: int, progress: bool | None) -> Plan:
         window = make_window(self.window, self.beta[scale], None)
         B = self.B[scale] if self.engine == "random" else None
-        columns = 2 * self.dim
-        return scales.plan(window, self.engine, self.eps, B, columns, progress)
+        return scales.plan(window, self.engine, self.eps, B, 2 * self.dim, progress)
 
     def extra_repr(self) -> str:
         return (
@@ -234,19 +236,6 @@ class VecKM(nn.Module):
             unit = frequencies.standard_normal(rows, columns, generator=generator, draw=self._draw)
             drawn.append(unit * deviation)
         return torch.stack(drawn).float()
-
-    def _register_given(self, A: Tensor, in_dim: int, dim: int | None) -> None:
-        scales = len(self.beta)
-        A = _checked(A, scales, in_dim, "A")
-        if dim is not None and dim != A.shape[-1]:
-            raise ValueError(
-                f"dim = {dim}, but the given A has {A.shape[-1]} columns: leave out dim, "
-                "or give an A of that size"
-            )
-        if isinstance(A, nn.Parameter):
-            self.register_parameter("A", A)  # not a copy: an optimizer may hold it already
-        else:
-            self.register_buffer("A", _per_scale(A, scales))
 
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
@@ -283,17 +272,6 @@ class VecKM(nn.Module):
         return sizes_to_tensor(self.beta, self._alpha, self.window)
 
 
-def _check_names(
-    window: WindowName, engine: EngineName, norm: str | None, draw: str, beta: float
-) -> None:
-    made = make_window(window, beta, None)
-    if engine != "auto":
-        find(engine, made)
-    inputs.check_norm(norm)
-    if draw not in get_args(Draw):
-        raise ValueError(f"unknown draw {draw!r}: use 'unbiased' or 'paper'")
-
-
 def _checked(matrix: Tensor, scales: int, in_dim: int, name: str) -> Tensor:
     """Given frequencies, if they are for these scales and coordinates."""
     if not isinstance(matrix, Tensor):
@@ -312,10 +290,6 @@ def _checked(matrix: Tensor, scales: int, in_dim: int, name: str) -> Tensor:
 def _per_scale(matrix: Tensor, scales: int) -> Tensor:  # (scales, D_in, columns)
     """A copy without gradient; one matrix stands for all scales."""
     return matrix.detach().expand(scales, *matrix.shape[-2:]).clone()
-
-
-def _of_scale(A: Tensor, scale: int) -> Tensor:  # (D_in, D)
-    return A[scale] if A.dim() == 3 else A
 
 
 def _like(matrix: Tensor, own: Tensor) -> Tensor:

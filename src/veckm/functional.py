@@ -55,8 +55,7 @@ def encode(
     <https://arxiv.org/abs/2404.01568>`_.
     """
     made = make_window(window, beta, radius)
-    inputs.check_frequencies(A, "A", pos, values=False)  # its values: when they are used
-    inputs.check_norm(norm)
+    inputs.check_frequencies(A, "A", None, values=False)  # the rest when they are used
     scales = Scales.of(pos, batch, queries, query_batch, A.shape[0], validate)
     planned = scales.plan(made, engine, eps, B, 2 * A.shape[1], progress)
     return planned.encode(A, norm=norm, weights=weights)

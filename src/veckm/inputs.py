@@ -43,19 +43,15 @@ def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool
             f"{in_dim}; got shape {tuple(pos.shape)}. Pass the coordinate columns only, "
             f"for example {name}[..., :{in_dim}]"
         )
-    if not values:
-        return
-    if check_finite(pos, name) > _LARGEST_COORDINATE:
+    if values and check_finite(pos, name) > _LARGEST_COORDINATE:
         raise ValueError(
             f"{name} has coordinates beyond {_LARGEST_COORDINATE:g}; change units or drop outliers"
         )
 
 
 def check_finite(values: Tensor, name: str) -> float:
-    """Raises on NaN or infinity, naming the number of rows and the first; returns max |value|.
-
-    One pass, and one wait on a device: the largest of numbers with a NaN is NaN.
-    """
+    """Raises on NaN or infinity, naming the number of rows and the first; returns max |value|."""
+    # One pass, and one wait on a device: the largest of numbers with a NaN is NaN.
     largest = float(values.detach().abs().amax()) if values.numel() else 0.0
     if math.isfinite(largest):
         return largest
@@ -113,11 +109,7 @@ def as_points(pos: Tensor, batch: Tensor | None, name: str, values: bool = True)
             f"{name} of shape {tuple(pos.shape)} is a batch already: pass either "
             "(B, N, D_in) or (N, D_in) with a batch vector, not both"
         )
-    return Points(pos, _checked_batch(batch, len(pos), name, values))
-
-
-def _checked_batch(batch: Tensor, count: int, name: str, values: bool) -> Tensor:
-    label = "batch" if name == "pos" else "query_batch"
+    count, label = len(pos), "batch" if name == "pos" else "query_batch"
     if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32):
         got = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise TypeError(f"{label} must be an int64 tensor of cloud numbers, got {got}")
@@ -127,7 +119,7 @@ def _checked_batch(batch: Tensor, count: int, name: str, values: bool) -> Tensor
             f"got {tuple(batch.shape)}"
         )
     if not values:
-        return batch.long()
+        return Points(pos, batch.long())
     if count and int(batch.min()) < 0:
         raise ValueError(f"{label} has negative cloud numbers (least {int(batch.min())})")
     if count > 1 and bool((batch[1:] < batch[:-1]).any()):
@@ -137,11 +129,15 @@ def _checked_batch(batch: Tensor, count: int, name: str, values: bool) -> Tensor
         )
     if count and int(batch[-1]) >= 2**31:
         raise ValueError(f"{label} has cloud numbers of 2^31 and more: renumber from 0")
-    return batch.long()
+    return Points(pos, batch.long())
 
 
-def check_weights(weights: Tensor, points: Tensor, averaged: bool, values: bool = True) -> Tensor:
+def check_weights(
+    weights: Tensor | None, points: Tensor, averaged: bool, values: bool
+) -> Tensor | None:
     """One finite number per point; not negative where they are averaged by their sum."""
+    if weights is None:
+        return None
     if not isinstance(weights, Tensor) or not weights.is_floating_point():
         got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
         raise TypeError(f"weights must be a float tensor, got {got}")
@@ -160,14 +156,21 @@ def check_weights(weights: Tensor, points: Tensor, averaged: bool, values: bool 
     return weights.to(points.dtype).reshape(-1)
 
 
-def check_frequencies(A: Tensor, name: str, like: Tensor, values: bool = True) -> Tensor:
-    """A float matrix (D_in, columns), in the dtype and on the device of the points."""
+def check_frequencies(A: Tensor, name: str, pos: Tensor | None, values: bool) -> Tensor:
+    """A float matrix (D_in, columns), in the dtype and on the device of the points if given."""
     if not isinstance(A, Tensor) or A.dim() != 2 or 0 in A.shape or not A.is_floating_point():
         got = f"{A.dtype} {tuple(A.shape)}" if isinstance(A, Tensor) else type(A).__name__
         raise ValueError(f"{name} must be a float tensor of shape (D_in, D), got {got}")
     if values:
         check_finite(A, name)
-    return A.to(like) if isinstance(like, Tensor) and like.is_floating_point() else A
+    if pos is None:
+        return A
+    if len(A) != pos.shape[-1]:
+        raise ValueError(
+            f"{name} is for {len(A)} coordinates per point, but pos has {pos.shape[-1]}: "
+            f"draw {name} with shape ({pos.shape[-1]}, {A.shape[1]})"
+        )
+    return A.to(pos)
 
 
 def check_queries(queries: Tensor, pos: Tensor, values: bool = True) -> None:
@@ -184,28 +187,25 @@ def check_queries(queries: Tensor, pos: Tensor, values: bool = True) -> None:
 
 
 def centered(points: Points, queries: Points) -> tuple[Points, Points]:
-    """Each cloud about the middle of its box, queries about the origin of their cloud.
-
-    Large coordinates cost digits; the kernel depends on differences only.
-    """
+    """Each cloud and its queries about the middle of its box: large coordinates cost digits."""
     if points.pos.numel() == 0:
         return points, queries
     x = points.pos.detach()
     if points.batch is None:
         low, high = torch.aminmax(x, dim=-2, keepdim=True)
         origin = torch.lerp(low, high, 0.5)
-        moved = Points(points.pos - origin)
-        return moved, moved if queries is points else Points(queries.pos - origin)
-    clouds = max(len(points.counts), len(queries.counts))
-    count = torch.bincount(points.batch, minlength=clouds)
-    low = torch.segment_reduce(x, "min", lengths=count, axis=0, unsafe=True)
-    high = torch.segment_reduce(x, "max", lengths=count, axis=0, unsafe=True)
-    origin = torch.where(count[:, None] > 0, low + (high - low) / 2, torch.zeros_like(low))
-    moved = Points(points.pos - origin[points.batch], points.batch)
-    if queries is points:
-        return moved, moved
-    assert queries.batch is not None
-    return moved, Points(queries.pos - origin[queries.batch], queries.batch)
+    else:
+        clouds = max(len(points.counts), len(queries.counts))
+        count = torch.bincount(points.batch, minlength=clouds)
+        low = torch.segment_reduce(x, "min", lengths=count, axis=0, unsafe=True)
+        high = torch.segment_reduce(x, "max", lengths=count, axis=0, unsafe=True)
+        origin = torch.where(count[:, None] > 0, low + (high - low) / 2, torch.zeros_like(low))
+
+    def moved(p: Points) -> Points:
+        return Points(p.pos - (origin if p.batch is None else origin[p.batch]), p.batch)
+
+    about = moved(points)
+    return about, about if queries is points else moved(queries)
 
 
 def check_phases(pos: Tensor, A: Tensor, reach: float) -> None:

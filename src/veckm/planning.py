@@ -62,7 +62,7 @@ class Plan:
         self, scales: Scales, geometry: Geometry, engine: EngineName, columns: int
     ) -> None:
         self._scales, self._geometry, self._columns = scales, geometry, columns
-        self._validate = scales.validate
+        self.window = geometry.window
         self._operator: Operator | None = None
         if traced(geometry.points.pos, geometry.queries.pos):
             chosen, self.cost, self._operator = _traceable(engine, geometry)
@@ -72,11 +72,6 @@ class Plan:
         else:  # nothing to sum; a wrong name is wrong all the same
             chosen, self.cost = find("dense" if engine == "auto" else engine, geometry.window), 0.0
         self.engine = chosen.name
-
-    @property
-    def window(self) -> Window:
-        """The window function."""
-        return self._geometry.window
 
     @cached_property
     def costs(self) -> dict[str, float]:
@@ -95,26 +90,17 @@ class Plan:
         """G(q) = sum_j w_j window(x_j - q) exp(i (x_j - q) A): see :func:`veckm.encode`.
 
         Args:
-            A: frequencies, (D_in, D); gradients reach them if they require it.
-            norm: ``"unit"``, ``"mean"`` or None.
-            weights: a number per point.
+            A, norm, weights: as there.
             out: where to write the result, of its shape and dtype; as with torch's own ``out=``,
                 not together with gradients.
-
-        Shapes:
-            returns: complex, (N, D), (M, D), (B, N, D) or (B, M, D).
         """
-        g, points = self._geometry, self._geometry.points
-        A = inputs.check_frequencies(A, "A", points.pos, self._validate)
+        g, validate = self._geometry, self._scales.validate
+        A = inputs.check_frequencies(A, "A", g.points.pos, validate)
         inputs.check_norm(norm)
-        if A.shape[0] != g.in_dim:
-            raise ValueError(
-                f"A is for {A.shape[0]} coordinates per point, the plan for {g.in_dim}"
-            )
         with one_thread():
-            flat = self._weights(weights, norm == "mean")
-            if self._validate:
-                inputs.check_phases(points.flat, A, g.window.reach(g.eps, g.in_dim))
+            flat = inputs.check_weights(weights, g.points.pos, norm == "mean", validate)
+            if validate:
+                inputs.check_phases(g.points.flat, A, g.window.reach(g.eps, g.in_dim))
         shape = (*g.queries.lead, A.shape[1])
         modulation = Modulation(A, flat, norm)
         graph = self._scales.differentiates(A, flat)
@@ -156,10 +142,9 @@ class Plan:
                 f"values must be a float or complex tensor of shape {(*lead, 'C')} or {lead}, "
                 f"got {got}"
             )
-        if self._validate:
+        if self._scales.validate:
             inputs.check_finite(values, "values")
-        rows = values.reshape(-1, *values.shape[len(lead) :] or (1,))
-        rows = as_real(rows)
+        rows = as_real(values.reshape(-1, *values.shape[len(lead) :] or (1,)))
         sums = self._apply(rows.to(torch.promote_types(rows.dtype, g.dtype)))
         if values.is_complex():
             sums = torch.view_as_complex(sums.unflatten(-1, (-1, 2)).contiguous())
@@ -173,18 +158,13 @@ class Plan:
         """
         g = self._geometry
         with one_thread():
-            flat = self._weights(weights, True)
+            flat = inputs.check_weights(weights, g.points.pos, True, self._scales.validate)
             values = polynomials(g.points.flat, flat)
         sums = self._apply(values)
         with one_thread():
             raw = from_sums(sums, g.queries.flat)
         weight, mean, covariance = (p.view(*g.queries.lead, *p.shape[1:]) for p in raw)
         return Moments(weight, mean, covariance, g.window)
-
-    def _weights(self, weights: Tensor | None, averaged: bool) -> Tensor | None:
-        if weights is None:
-            return None
-        return inputs.check_weights(weights, self._geometry.points.pos, averaged, self._validate)
 
     @contextmanager
     def _room(self) -> Iterator[None]:
@@ -244,11 +224,9 @@ class Scales:
 
     def empty(self, columns: int) -> Tensor:
         """Memory for encodings of all queries, complex, of the caller's shape."""
-        lead = self.queries.lead
-        pos = self.points.pos
-        return device.empty(math.prod(lead), columns, pos, pos.dtype.to_complex()).view(
-            *lead, columns
-        )
+        rows, pos = self.queries, self.points.pos
+        flat = device.empty(len(rows), columns, pos, pos.dtype.to_complex())
+        return flat.view(*rows.lead, columns)
 
     def plan(
         self,
@@ -263,11 +241,6 @@ class Scales:
         eps = inputs.check_eps(eps, self.points.pos.dtype)
         if B is not None:
             B = inputs.check_frequencies(B, "B", self.points.pos, self.validate).detach()
-            if B.shape[0] != self.points.in_dim:
-                raise ValueError(
-                    f"B is for {B.shape[0]} coordinates per point and pos has "
-                    f"{self.points.in_dim}: draw B with shape ({self.points.in_dim}, p)"
-                )
         geometry = Geometry(self.points, self.queries, window, eps, B, progress)
         return Plan(self, geometry, engine, columns)
 
@@ -316,7 +289,7 @@ def plan(
 
 
 def followed(engine: str, pos: Tensor, batch: Tensor | None, queries: Tensor | None) -> bool:
-    """Whether a compiler can follow the call: see `_traceable`."""
+    """Whether a compiler can follow the call."""
     rows = pos if queries is None else queries
     few = not too_large(pos[..., 0].numel() * rows.shape[-2])
     return engine in ("auto", "dense") and batch is None and few

@@ -25,19 +25,13 @@ Given = float | Sequence[float] | None
 
 def make_window(name: WindowName, beta: float | None, radius: float | None) -> Window:
     """The window called `name`, sized by beta or by radius; the other follows (Appendix D)."""
-    if (beta is None) == (radius is None):
-        raise ValueError(f"give either beta or radius, not both: beta={beta!r}, radius={radius!r}")
-    if beta is not None:
-        beta = inputs.check_positive(beta, "beta")
-        radius = BETA_TIMES_RADIUS / beta
-    else:
-        assert radius is not None
-        radius = inputs.check_positive(radius, "radius")
-        beta = BETA_TIMES_RADIUS / radius
+    own, *others = resolve_beta(beta, radius)
+    if others:
+        raise ValueError(f"a plan has one scale, got {1 + len(others)}: veckm.VecKM takes several")
     if name == "gaussian":
-        return Gaussian(beta)
+        return Gaussian(own)
     if name == "ball":
-        return Ball(radius)
+        return Ball(BETA_TIMES_RADIUS / own if radius is None else _numbers(radius, "radius")[0])
     raise ValueError(f"unknown window {name!r}: use 'gaussian' or 'ball'")
 
 
