@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -182,10 +182,10 @@ class VecKM(nn.Module):
         if compiling and not followed(self.engine, pos, batch, queries):
             # Here, and not as a decorator: that would load the compiler with every import. Where
             # fullgraph=True forbids it, the error of torch shows this line with its comment.
-            eager: Callable[..., Tensor] = torch.compiler.disable(
-                self.forward
-            )  # only dense compiles
-            return eager(pos, batch, queries=queries, query_batch=query_batch, weights=weights)
+            eager: Any = torch.compiler.disable(self.forward)  # only dense of few points compiles
+            options = {"queries": queries, "query_batch": query_batch, "weights": weights}
+            found: Tensor = eager(pos, batch, **options)
+            return found
         scales = Scales.of(pos, batch, queries, query_batch, self.in_dim, self.validate)
         # The smallest window first: it sorts the points finest, and the others share that order.
         order = sorted(range(len(self.beta)), key=lambda i: -self.beta[i])

@@ -89,10 +89,9 @@ class _Gradients(_Rules):
 
 
 class ByRows:
-    """y = f(*tensors), each row by itself: without large tensors in between.
+    """y = f(*tensors) a few rows at a time, also in the gradient, which runs f again.
 
-    The first `cut` tensors have the rows, the others are for all of them. Nothing is kept for the
-    gradient, which runs f again on rows that are in the cache.
+    The first `cut` tensors have the rows, the others are for all of them.
     """
 
     def __init__(self, f: Callable[..., Tensor], cut: int) -> None:

@@ -27,14 +27,11 @@ def launches(device: torch.device) -> bool:
 
 
 def empty(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """(rows, columns), uninitialized, on the device and in the dtype of `like`.
-
-    On the CPU the memory comes from NumPy, which asks Linux for huge pages as torch does not:
-    touching a fresh result for the first time is then several times faster.
-    """
+    """(rows, columns), uninitialized, on the device and in the dtype of `like`."""
     dtype = dtype or like.dtype
     if like.device.type != "cpu":
         return like.new_empty(rows, columns, dtype=dtype)
+    # NumPy asks Linux for huge pages as torch does not: first use is several times faster.
     return torch.from_numpy(np.empty((rows, columns), str(dtype).removeprefix("torch.")))
 
 
@@ -56,10 +53,7 @@ def _mapped(x: Tensor) -> bool:
 
 
 def too_large(pairs: int) -> bool:
-    """Whether a compiled graph over all pairs of points would be too large.
-
-    Exported graphs are exempt: they are for any number of points.
-    """
+    """Whether a compiled graph over all pairs would be too large; exported ones are for any."""
     dynamo = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
     return dynamo and pairs > _MOST_PAIRS
 
@@ -73,8 +67,7 @@ def can_look(x: Tensor) -> bool:
 def full_precision(device: torch.device) -> Iterator[None]:
     """float32 products in float32, whatever autocast or `set_float32_matmul_precision` say.
 
-    A phase of hundreds of radians, or an exponent, does not survive the 10 bits of TF32 or the 7 of
-    bfloat16. The setting belongs to the process, so threads count in.
+    Large phases do not survive TF32 or bfloat16. The setting is the process's, so threads count in.
     """
     global _inside, _outer
     if traced():  # a setting of today has no place in a graph of tomorrow, but for autocast

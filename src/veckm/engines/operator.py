@@ -60,23 +60,16 @@ class Operator(ABC):
 
     def apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
         """K v, differentiable in values, points and queries."""
-        return differentiable(self, *self._positions, values)
+        return differentiable(self, self.geometry.points.flat, self.geometry.queries.flat, values)
 
     def encodings(self, modulation: Modulation) -> Tensor:  # (M, D) complex
         """G = [K (w E)] ./ E(q), differentiable in points, queries, weights and A."""
-        m, (points, queries) = modulation, self._positions
-        values = differentiable(ByRows(m.modulated, 2), points, m.weights, m.A)
-        return differentiable(ByRows(m.demodulated, 2), self.apply(values), queries, m.A)
-
-    @property
-    def _positions(self) -> tuple[Tensor, Tensor]:
-        return self.geometry.points.flat, self.geometry.queries.flat
+        m, g = modulation, self.geometry
+        values = differentiable(ByRows(m.modulated, 2), g.points.flat, m.weights, m.A)
+        return differentiable(ByRows(m.demodulated, 2), self.apply(values), g.queries.flat, m.A)
 
     def encode(self, modulation: Modulation, out: Tensor) -> None:
-        """Write the encodings into `out`, (M, D) complex. No gradients.
-
-        Engines override it where phasors that never leave the cache are measured to pay.
-        """
+        """Write the encodings into `out`, (M, D) complex. No gradients: engines may fuse it."""
         out.copy_(self.encodings(modulation))
 
 
@@ -121,15 +114,10 @@ class Factored(Operator, Generic[SideT]):
 
     def gradients(self, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor) -> list[Tensor]:
         (points, queries, inputs), values = wanted, tensors[-1]
-        found = []
-        if points or inputs:
-            back = self.T.spread(grad)
-            found += [self.source.position_grad(values, back)] if points else []
-        if queries:
-            found.append(self.query_grad(grad, values))
-        if inputs:
-            found.append(self.source.gather(back))
-        return found
+        back = self.T.spread(grad) if points or inputs else grad
+        found = [self.source.position_grad(values, back)] if points else []
+        found += [self.query_grad(grad, values)] if queries else []
+        return found + ([self.source.gather(back)] if inputs else [])
 
 
 @dataclass(frozen=True)
@@ -152,10 +140,7 @@ class Engine(ABC):
 
     @abstractmethod
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
-        """The cost of planning and of one product with so many real columns; the plan to follow.
-
-        Cheap beside the product itself. Infinite seconds where the engine will refuse.
-        """
+        """The cost of planning and one product of so many real columns; infinite if it refuses."""
 
     def least(self, geometry: Geometry, columns: int) -> float:
         """A lower bound on the seconds of any proposal, from the number of points alone."""
