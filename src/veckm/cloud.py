@@ -140,14 +140,7 @@ class PointCloud:
         return replace(self, fields={**self.fields, **new})
 
     def with_normals(self, normals: np.ndarray) -> PointCloud:
-        """A copy with these normals; if the cloud has normals, their names and dtypes are kept.
-
-        Args:
-            normals: one per point.
-
-        Shapes:
-            - normals: (N, 3)
-        """
+        """A copy with these normals, (N, 3); names and dtypes of earlier normals are kept."""
         normals = np.asarray(normals)
         if normals.shape != self.pos.shape:
             raise ValueError(f"normals must have shape {self.pos.shape}, got {normals.shape}")

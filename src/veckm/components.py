@@ -42,14 +42,12 @@ class Components:
 
 @one_thread()
 def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
-    """The k directions of largest variance, from encodings in chunks, (N, D) complex or (N, F).
-
-    Sums are relative to the first encoding and in float64, to avoid cancellation.
-    """
+    """The k directions of largest variance, from encodings in chunks, (N, D) complex or (N, F)."""
     filled = (as_real(chunk).detach() for chunk in chunks if len(chunk))
     first = next(filled, None)
     if first is None:
         raise ValueError("there are no encodings to compute components of: all chunks are empty")
+    # Sums are relative to the first encoding and in float64, to avoid cancellation.
     size, shift, count = first.shape[1], first[0].double(), 0
     if not 1 <= k <= size:
         raise ValueError(

@@ -56,11 +56,7 @@ def from_sums(
     sums: Tensor,  # (M, 1 + D + D (D + 1) / 2) float64
     queries: Tensor,  # (M, D)
 ) -> tuple[Tensor, Tensor, Tensor]:  # (M,), (M, D), (M, D, D) in the dtype of the queries
-    """Weight, mean and covariance about each query from sums of polynomials about the origin.
-
-    m_1 about q is m_1 - q m_0; the covariance m_2 / m_0 - m_1 m_1^T / m_0^2 does not depend on the
-    origin. Where nothing is in reach all are zero.
-    """
+    """Weight, mean and covariance about each query from sums of polynomials about the origin."""
     in_dim, dtype = queries.shape[1], queries.dtype
     i, j = torch.triu_indices(in_dim, in_dim, device=sums.device)
     place = torch.zeros(in_dim, in_dim, dtype=torch.int64, device=sums.device)
@@ -83,10 +79,9 @@ def local_moments(
 ) -> Moments:  # (N,) float32
     """Moments of a part of a cloud as those of the whole, up to rounding: for clouds in tiles.
 
-    The grid engine with blocks inside the cells of a fixed lattice about zero, `levels` doublings
-    of its smallest cell wide. The errors of the engine are then the same in the part and in the
-    whole. The part must have the coordinates of the whole, not be moved. Rows that are not `wanted`
-    are undefined. Raises GridTooLarge where points lie too thinly for windows of this size.
+    By the grid engine with blocks in fixed cells about zero, so that its errors are those of the
+    whole: the part must not be moved. Rows that are not `wanted` are undefined. Raises
+    GridTooLarge where points lie too thinly for windows of this size.
     """
     points = Points(x.float())
     geometry = Geometry(points, points, Gaussian(beta), eps, progress=False)

@@ -32,10 +32,7 @@ _MOST_WORKERS = 8
 
 
 def threads() -> int:
-    """The number of threads that the user gave torch, also inside :func:`one_thread`.
-
-    In a worker of :func:`share` it is 1: workers do not start others.
-    """
+    """The threads that the user gave torch, also inside `one_thread`; 1 in a worker of `share`."""
     return getattr(_here, "threads", 0) or torch.get_num_threads()
 
 
@@ -54,8 +51,7 @@ def share(
 ) -> None:
     """Process all items: worker w takes the items w, w + count, ...
 
-    `make(w)` is called once per worker and returns the function of an item, so that every worker
-    has its own buffers. Without a label there is no progress bar.
+    `make(w)` returns the function of an item, so that every worker has its own buffers.
     """
     with bar(len(items), label) as advance:
         if count == 1:
@@ -105,10 +101,7 @@ os.register_at_fork(after_in_child=_pool.clear)
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch on one thread inside; also a decorator, for whole public calls.
-
-    :func:`share`, :func:`workers` and :func:`threads` still know how many threads there may be.
-    """
+    """Torch on one thread inside; also a decorator. `share` still has the user's threads."""
     if torch.compiler.is_compiling() or bool(getattr(_here, "threads", 0)):
         yield
         return

@@ -151,11 +151,7 @@ class Plan:
         return sums.view(*g.queries.lead, *values.shape[len(lead) :])
 
     def moments(self, *, weights: Tensor | None = None) -> Moments:
-        """Weight, mean and covariance of what is around each query: see :func:`veckm.moments`.
-
-        Args:
-            weights: a number per point, not negative.
-        """
+        """Weight, mean and covariance around each query: see :func:`veckm.moments`."""
         g = self._geometry
         with one_thread():
             flat = inputs.check_weights(weights, g.points.pos, True, self._scales.validate)

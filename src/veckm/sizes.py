@@ -64,10 +64,7 @@ def resolve_alpha(
 def sizes_to_tensor(
     beta: Sequence[float], alpha: Sequence[float] | None, window: WindowName
 ) -> Tensor:  # (scales, 3) float64
-    """What the frequencies of an encoder belong to, as it is stored beside them.
-
-    beta, alpha (NaN where the frequencies were given) and the number of the window, per scale.
-    """
+    """beta, alpha (NaN if unknown) and the number of the window, as stored beside frequencies."""
     number = float(get_args(WindowName).index(window))
     alphas = (math.nan,) * len(beta) if alpha is None else alpha
     rows = [(b, a, number) for b, a in zip(beta, alphas, strict=True)]
@@ -75,10 +72,7 @@ def sizes_to_tensor(
 
 
 def stored_alpha(sizes: Tensor, own: Tensor) -> tuple[float, ...] | None:
-    """alpha of stored sizes, None if unknown; raises unless they are the encoder's own sizes.
-
-    An unknown alpha fits any.
-    """
+    """alpha of stored sizes, None if unknown; raises unless they fit the encoder's own sizes."""
     rounding = max(_SAME, 4 * torch.finfo(sizes.dtype).eps)
     sizes = sizes.detach().double().cpu()
     fits = sizes.shape == own.shape

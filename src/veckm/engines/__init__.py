@@ -51,11 +51,8 @@ def choose(
 
 
 def proposals(geometry: Geometry, columns: int) -> list[tuple[Engine, Proposal]]:
-    """The engines that keep eps with what they expect to cost, cheapest first.
-
-    A proposal costs about one call itself, so engines that cannot win by more are left out.
-    """
-    overhead = Engine.rates(geometry).call
+    """The engines that keep eps with what they expect to cost, cheapest first."""
+    overhead = Engine.rates(geometry).call  # what a proposal costs: others must win by more
     able = [e for e in ENGINES if e.meets_eps and isinstance(geometry.window, e.windows)]
     able.sort(key=lambda engine: engine.least(geometry, columns))
     found: list[tuple[Engine, Proposal]] = []

@@ -107,8 +107,7 @@ def anchored(
 ) -> Blocks:
     """The cheapest blocks within each cell of a fixed grid of side 2^levels `cell` about zero.
 
-    The blocks in a cell of that grid depend on the points of the cell and on nothing else: a part
-    of a cloud has the same blocks as the whole, but for cells that it holds in part.
+    They depend on the points of that cell only: a part of a cloud has the blocks of the whole.
     """
     in_dim = x.shape[1]
     index = torch.floor(x / cell).long()
@@ -175,10 +174,7 @@ def _reduce(values: Tensor, lengths: Tensor, how: str) -> Tensor:
 
 
 def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Every integer vector in each of K boxes, (K, D), both ends included: box (T,), vector (T, D).
-
-    Boxes ascend; one with high < low is empty.
-    """
+    """Every integer vector in each of K boxes, (K, D), ends included: box (T,), vector (T, D)."""
     size = (high - low + 1).clamp_(min=0)  # (K, D)
     total = size.prod(1)  # (K,)
     box = torch.repeat_interleave(torch.arange(len(low), device=low.device), total)
@@ -194,24 +190,19 @@ def boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def grown_volume(sides: Tensor, radius: float) -> Tensor:  # (K, D) -> (K,) float64
-    """Volume of boxes grown by a ball on all sides: Steiner's formula.
+    """Volume of boxes grown by a ball: sum_k e_k(sides) omega_(D-k) r^(D-k), Steiner's formula.
 
-    vol(box + r ball) = sum_k e_k(sides) omega_(D-k) r^(D-k), e_k the elementary symmetric
-    polynomials and omega_j the volume of the unit ball in j dimensions.
+    e_k are the elementary symmetric polynomials, omega_j is the volume of the unit ball in R^j.
     """
-    sides = sides.double()
-    symmetric = [torch.ones_like(sides[:, 0])]  # e_0, e_1, ... of the axes seen so far
-    for side in sides.unbind(1):
-        symmetric = [
-            (symmetric[k] if k < len(symmetric) else torch.zeros_like(side))
-            + (symmetric[k - 1] * side if k else 0.0)
-            for k in range(len(symmetric) + 1)
-        ]
-    volume = torch.zeros_like(symmetric[0])
+    in_dim = sides.shape[1]
+    symmetric = torch.zeros(in_dim + 1, len(sides), dtype=torch.float64, device=sides.device)
+    symmetric[0] = 1
+    for side in sides.double().unbind(1):
+        symmetric[1:] += symmetric[:-1] * side
     for k, e in enumerate(symmetric):
-        j = sides.shape[1] - k
-        volume += e * (math.pi ** (j / 2) / math.gamma(j / 2 + 1) * radius**j)
-    return volume
+        j = in_dim - k
+        e *= math.pi ** (j / 2) / math.gamma(j / 2 + 1) * radius**j
+    return symmetric.sum(0)
 
 
 def within(own: slice, rows: slice) -> slice:

@@ -42,11 +42,7 @@ class Curve:
         return self.key >> (skip * self.pos.shape[1]), self.levels - skip
 
     def occupancy(self, side: float) -> tuple[float, float]:
-        """How many points share the cell of a point, and how that grows with the side.
-
-        For cells of side `side` the mean number per point, interpolated between doublings, and the
-        exponent of its growth: 2 on a surface, 3 in a volume (the correlation dimension).
-        """
+        """Mean points that share a point's cell, and the exponent of its growth with the side."""
         in_dim, n = self.pos.shape[1], max(1, len(self.key))
         level = min(max(0.0, math.log2(max(side / self.cell, 1.0))), self.levels - 1.0)
         shared = []

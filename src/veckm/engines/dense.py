@@ -92,21 +92,18 @@ class DenseOperator(Operator):
         at = E if g.same else m.carrier(g.queries.flat, m.A)
         return m.encodings(self.product(m.values(E, m.weights)), at)
 
+    @one_thread()
     def encode(self, modulation: Modulation, out: Tensor) -> None:
+        """On a CPU in tiles whose pairs stay in the cache."""
         g, m = self.geometry, modulation
         if device.launches(g.device):
             out.copy_(self.encodings(m))
             return
-        with one_thread():
-            self._by_tiles(m, out)
-
-    def _by_tiles(self, m: Modulation, out: Tensor) -> None:
-        """The encodings, with pairs that stay in the cache."""
-        g = self.geometry
         x, q = g.points.flat.detach(), g.queries.flat.detach()
+        tasks = list(_tiles(g))
         values = ByRows(m.modulated, 2).value(x, m.weights, m.A)
 
-        def make(worker: int) -> Callable[[tuple[slice, slice]], None]:  # noqa: ARG001
+        def make(_: int) -> Callable[[tuple[slice, slice]], None]:
             scratch = Scratch(x)
 
             def work(task: tuple[slice, slice]) -> None:
@@ -116,7 +113,6 @@ class DenseOperator(Operator):
 
             return work
 
-        tasks = list(_tiles(g))
         share(tasks, make, workers(g.device, 4 * len(tasks)), g.label("sum"))
 
 

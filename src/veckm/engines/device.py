@@ -65,11 +65,8 @@ def can_look(x: Tensor) -> bool:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """float32 products in float32, whatever autocast or `set_float32_matmul_precision` say.
-
-    Large phases do not survive TF32 or bfloat16. The setting is the process's, so threads count in.
-    """
-    global _inside, _outer
+    """float32 products in float32, whatever autocast or `set_float32_matmul_precision` say."""
+    global _inside, _outer  # the setting belongs to the process, so threads are counted
     if traced():  # a setting of today has no place in a graph of tomorrow, but for autocast
         with torch.autocast(device.type, enabled=False):
             yield

@@ -71,11 +71,7 @@ class Lattice:
         return cls(beta, spacing, reach, density, (2 * beta**2 / math.pi) ** (in_dim / 2) / density)
 
     def for_blocks(self, diagonal: float) -> Lattice:
-        """The same lattice with a reach that suits the size of the blocks.
-
-        A point uses the nodes of its whole block; blocks much smaller than the reach have few more
-        than the point's own, and the mean error would double.
-        """
+        """The same lattice with a reach that suits blocks of this size: small ones need more."""
         farther = min(max(_WIDE * self.reach / max(diagonal, 1e-30), 1.0), _FARTHEST)
         return replace(self, reach=math.sqrt(self.reach**2 + math.log(farther) / self.beta**2))
 

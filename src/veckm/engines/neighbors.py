@@ -47,7 +47,7 @@ class Neighbors(Engine):
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
         """Pairs from how many points share a cell, and how that grows with the cell's side."""
         if geometry.device.type != "cpu":
-            return Proposal(math.inf, lambda: _refuse(geometry))
+            return Proposal(math.inf, lambda: NeighborsOperator(geometry))
         rates, m = self.rates(geometry), len(geometry.queries)
         near, members = _occupancy(geometry)
         rows = m / members * near  # of the points, gathered block by block
@@ -60,13 +60,6 @@ class Neighbors(Engine):
 
     def least(self, geometry: Geometry, columns: int) -> float:
         return super().least(geometry, columns) + geometry.size / 2 * self.rates(geometry).search
-
-
-def _refuse(geometry: Geometry) -> Operator:
-    raise ValueError(
-        f"engine 'neighbors' runs on the CPU only and pos is on {geometry.device}: use "
-        "engine='grid' or 'dense' there, or pos.cpu()"
-    )
 
 
 def _occupancy(geometry: Geometry) -> tuple[float, float]:
@@ -84,14 +77,16 @@ def _occupancy(geometry: Geometry) -> tuple[float, float]:
 
 
 class NeighborsOperator(Operator):
-    """K in tiles: a block of queries, the points near it, one dense product.
-
-    S_block = W v_near,   W[q, j] = window(|x_j - q|)
-    """
+    """K in tiles: a block of queries and the points near it, W v with W[q, j] = w(x_j - q)."""
 
     @one_thread()
     def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
+        if geometry.device.type != "cpu":
+            raise ValueError(
+                f"engine 'neighbors' runs on the CPU only and pos is on {geometry.device}: use "
+                "engine='grid' or 'dense' there, or pos.cpu()"
+            )
         self.reach = geometry.window.reach(geometry.eps, geometry.in_dim)
         self.source = _blocks(geometry.points, self.reach)
         self.target = self.source if geometry.same else _blocks(geometry.queries, self.reach)
@@ -190,15 +185,12 @@ class NeighborsOperator(Operator):
         return out
 
     def _tile(self, block: int, own: slice, near: Tensor, scratch: Scratch) -> Tile:
-        """A block of queries and the points near it, about its center; valid until the next tile.
-
-        Zero beyond the reach also where the block sees farther: a part of a cloud then has the
-        result of the whole.
-        """
+        """A block of queries and the points near it, about its center; valid until the next."""
         x = (self.search.points[near] - self.target.center[block]).to(self.target.local.dtype)
         squared, window = scratch.squared(self.target.local[own], x), self.geometry.window
         if not isinstance(window, Gaussian) or self.geometry.in_dim == 1:
             return own, near, window(squared, inplace=True), x  # on a line eps needs what is cut
+        # Zero beyond the reach also where the block sees farther: a part has the sums of the whole.
         least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
         W = squared.mul_(-0.5 * window.beta**2).exp_()
         return own, near, threshold(W, least, 0.0, inplace=True), x
@@ -216,10 +208,9 @@ def _blocks(points: Points, reach: float) -> Blocks:
 
 
 class Search:
-    """Fixed-radius search for the points near whole blocks: ranges of cells in a sorted list.
+    """Fixed-radius search for the points near whole blocks.
 
-    The points are sorted by cell, row by row. All cells of a box that differ only along the last
-    axis are then one contiguous range of points, found by two binary searches.
+    Points are sorted by cell: cells of a box that differ along the last axis only are one range.
     """
 
     def __init__(self, points: Blocks, targets: Blocks, radius: float) -> None:

@@ -43,10 +43,7 @@ class Modulation:
         return self.A.shape[1] + (self.norm == "mean")
 
     def columns(self, A: Tensor) -> Tensor:  # (D_in, C)
-        """A, and for norm="mean" one more column of frequency zero.
-
-        E(z) is 1 there, so that this column of the sums is sum_j w_j window(x_j - q) itself.
-        """
+        """A, and for norm="mean" a column of frequency zero, where E = 1: its sums are of w_j."""
         if self.norm != "mean":
             return A
         return torch.cat([A, A.new_zeros(A.shape[0], 1)], dim=1)
@@ -73,10 +70,7 @@ class Modulation:
         return self.encodings(sums, self.carrier(q, A))
 
     def normalized(self, sums: Tensor) -> Tensor:  # (..., C) complex -> (..., D) complex
-        """Normalize sums. |E| = 1, so this may come before or after dividing by E(q).
-
-        Where no point is within reach the sums are zero and so is the encoding: never NaN.
-        """
+        """Normalize sums, before or after dividing by E(q), |E| = 1. Zero stays zero, never NaN."""
         tiny = 1e6 * torch.finfo(self.A.dtype).tiny  # its reciprocal must still be finite
         if self.norm == "unit":
             parts = as_real(sums)  # torch's complex norm is 20 times slower
@@ -88,19 +82,14 @@ class Modulation:
 
 
 def phase(x: Tensor, A: Tensor) -> Tensor:  # (..., n, D_in), (D_in, C) -> (..., n, C)
-    """x A; where float32 would lose digits, in float64 and reduced to one turn.
-
-    Always so where values cannot be read: float64 is also safe from TF32.
-    """
-    if x.dtype == torch.float64 or (can_look(x) and _largest_phase(x, A) <= SAFE_PHASE):
+    """x A; where float32 would lose digits, or cannot be read, in float64 reduced to one turn."""
+    if x.dtype == torch.float64 or not x.numel():
         return x @ A
+    if can_look(x):
+        largest = float(x.detach().abs().amax()) * float(A.detach().abs().sum(0).amax())
+        if largest <= SAFE_PHASE:
+            return x @ A
     return torch.remainder(x.double() @ A.double(), 2 * math.pi).to(x.dtype)
-
-
-def _largest_phase(x: Tensor, A: Tensor) -> float:
-    if not x.numel():
-        return 0.0
-    return float(x.detach().abs().amax()) * float(A.detach().abs().sum(0).amax())
 
 
 def phasors(angle: Tensor) -> Tensor:

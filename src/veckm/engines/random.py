@@ -35,16 +35,7 @@ class Random(Engine):
         rates = self.rates(geometry)
         p = _PAPER_P if geometry.B is None else geometry.B.shape[1]
         seconds = geometry.size * p * (4 * columns * rates.flop + rates.phasor)
-        return Proposal(seconds, lambda: _plan(geometry))
-
-
-def _plan(geometry: Geometry) -> Operator:
-    if geometry.B is None:
-        raise ValueError(
-            "engine='random' needs B, the (D_in, p) frequencies of Theorem 2 drawn from "
-            "N(0, beta^2): pass B=..., or use veckm.VecKM, which draws it"
-        )
-    return RandomOperator(geometry, geometry.B)
+        return Proposal(seconds, lambda: RandomOperator(geometry))
 
 
 class RandomOperator(Operator):
@@ -52,13 +43,18 @@ class RandomOperator(Operator):
 
     shares = False  # large products of torch's
 
-    def __init__(self, geometry: Geometry, B: Tensor) -> None:
+    def __init__(self, geometry: Geometry) -> None:
         super().__init__(geometry)
-        self.B = B
+        if geometry.B is None:
+            raise ValueError(
+                "engine='random' needs B, the (D_in, p) frequencies of Theorem 2 drawn from "
+                "N(0, beta^2): pass B=..., or use veckm.VecKM, which draws it"
+            )
+        self.B = geometry.B
 
     @property
     def T(self) -> Operator:
-        return RandomOperator(self.geometry.swapped, self.B)
+        return RandomOperator(self.geometry.swapped)
 
     def product(self, values: Tensor) -> Tensor:
         out = values.new_zeros(len(self.geometry.queries), values.shape[1])
