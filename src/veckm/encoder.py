@@ -8,19 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from veckm import frequencies, inputs
+from veckm import frequencies, inputs, sizes
 from veckm.engines import Norm, find
 from veckm.frequencies import BETA_TIMES_RADIUS, Draw
 from veckm.planning import EngineName, Plan, Scales, followed
-from veckm.sizes import (
-    WindowName,
-    joined,
-    make_window,
-    resolve_alpha,
-    resolve_beta,
-    sizes_to_tensor,
-    stored_alpha,
-)
+from veckm.sizes import WindowName, joined, make_window
 
 #: D, the size of an encoding, unless given.
 _DIM = 256
@@ -96,14 +88,14 @@ class VecKM(nn.Module):
         self.eps = inputs.check_eps(eps, torch.float64)  # that of the points is checked with them
         self.validate = validate
         self._p, self._draw, self._seed = inputs.check_count(p, "p"), draw, seed
-        self.beta = resolve_beta(beta, radius)
+        self.beta = sizes.resolve_beta(beta, radius)
         made = make_window(window, self.beta[0], None)
         if engine != "auto":
             find(engine, made)
         inputs.check_norm(norm)
         self._alpha: tuple[float, ...] | None = None
         if A is None:
-            drawn, self.beta = resolve_alpha(alpha, detail, self.beta, default=beta is None)
+            drawn, self.beta = sizes.resolve_alpha(alpha, detail, self.beta, default=beta is None)
             dim = inputs.check_count(_DIM if dim is None else dim, "dim")
             self.register_buffer("A", self._drawn("A", in_dim, dim, drawn))
             self._alpha = drawn
@@ -254,7 +246,7 @@ class VecKM(nn.Module):
             # States of earlier versions do not tell what A is of: alpha is then measured.
             alpha = self._alpha if A is None else None
             if stored is not None:
-                alpha = stored_alpha(stored, self._sizes())
+                alpha = sizes.stored_alpha(stored, self._sizes())
             if B is not None:
                 B = _per_scale(_checked(B, len(self.beta), self.in_dim, "B"), len(self.beta))
         except ValueError as error:
@@ -269,7 +261,7 @@ class VecKM(nn.Module):
             self.B = B.to(self.A)
 
     def _sizes(self) -> Tensor:
-        return sizes_to_tensor(self.beta, self._alpha, self.window)
+        return sizes.sizes_to_tensor(self.beta, self._alpha, self.window)
 
 
 def _checked(matrix: Tensor, scales: int, in_dim: int, name: str) -> Tensor:

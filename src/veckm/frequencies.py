@@ -99,12 +99,9 @@ def authors_standard_normal(rows: int, columns: int, *, seed: int = 0) -> Tensor
     Shapes:
         returns: (rows, columns) float64.
     """
-    out = []
-    for i in range(rows):
-        x = quantiles(columns, "paper").numpy().copy()
-        np.random.RandomState(seed + i).shuffle(x)
-        out.append(torch.from_numpy(x))
-    return torch.stack(out)
+    x = quantiles(columns, "paper").numpy()
+    shuffled = [np.random.RandomState(seed + i).permutation(x) for i in range(rows)]
+    return torch.from_numpy(np.stack(shuffled))
 
 
 def suggest_radius(

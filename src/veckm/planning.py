@@ -5,8 +5,7 @@
     plan.moments()      K applied to 1, x, x x^T, about each query
     plan.sum(values)    K v
 
-What users of FFTW and finufft call a plan: everything that depends on where the points are and on
-the window, and on nothing else.
+As in FFTW and finufft, it holds all that depends on the points and the window, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,21 +22,10 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from veckm import inputs
-from veckm.engines import (
-    ENGINES,
-    Engine,
-    Geometry,
-    Modulation,
-    Norm,
-    Operator,
-    Points,
-    Window,
-    choose,
-    device,
-    find,
-)
+from veckm.engines import ENGINES, Geometry, Modulation, Norm, Points, Window, choose, device, find
 from veckm.engines.dense import DenseOperator
 from veckm.engines.device import full_precision, too_large, traced
+from veckm.engines.operator import Operator
 from veckm.engines.phasors import as_real
 from veckm.moments import Moments, from_sums, polynomials
 from veckm.parallel import one_thread
@@ -63,14 +51,16 @@ class Plan:
     ) -> None:
         self._scales, self._geometry, self._columns = scales, geometry, columns
         self.window = geometry.window
-        self._operator: Operator | None = None
         if traced(geometry.points.pos, geometry.queries.pos):
-            chosen, self.cost, self._operator = _traceable(engine, geometry)
+            _check_traceable(engine, geometry)
+            chosen, self.cost = find("dense", geometry.window), math.nan
+            self._operator: Operator = DenseOperator(geometry)
         elif len(geometry.points) and len(geometry.queries):
             with one_thread(), full_precision(geometry.device), torch.no_grad():
                 chosen, self.cost, self._operator = choose(geometry, engine, columns)
         else:  # nothing to sum; a wrong name is wrong all the same
             chosen, self.cost = find("dense" if engine == "auto" else engine, geometry.window), 0.0
+            self._operator = DenseOperator(geometry)
         self.engine = chosen.name
 
     @cached_property
@@ -109,12 +99,10 @@ class Plan:
                 f"out must be {A.dtype.to_complex()} of shape {shape}, got {out.dtype} "
                 f"{tuple(out.shape)}; out= and gradients exclude each other"
             )
-        if self._operator is not None and (graph or (out is None and device.launches(g.device))):
+        if graph or (out is None and device.launches(g.device)):
             with self._room(), torch.set_grad_enabled(graph):
                 return self._operator.encodings(modulation).view(shape)
         out = self._scales.empty(A.shape[1]) if out is None else out
-        if self._operator is None:
-            return out.zero_()
         with self._room(), torch.no_grad():
             modulation = replace(modulation, A=A.detach())
             self._operator.encode(modulation, out.view(-1, A.shape[1]))
@@ -165,13 +153,11 @@ class Plan:
     @contextmanager
     def _room(self) -> Iterator[None]:
         """Full precision; and one thread of torch's where the operator has threads of its own."""
-        shares = self._operator is not None and self._operator.shares
-        with full_precision(self._geometry.device), one_thread() if shares else nullcontext():
+        own = one_thread() if self._operator.shares else nullcontext()
+        with full_precision(self._geometry.device), own:
             yield
 
     def _apply(self, values: Tensor) -> Tensor:  # (N, C) -> (M, C), real
-        if self._operator is None:
-            return values.new_zeros(len(self._geometry.queries), values.shape[1])
         with self._room():
             if self._scales.differentiates(values):
                 return self._operator.apply(values)
@@ -291,8 +277,7 @@ def followed(engine: str, pos: Tensor, batch: Tensor | None, queries: Tensor | N
     return engine in ("auto", "dense") and batch is None and few
 
 
-def _traceable(name: EngineName, geometry: Geometry) -> tuple[Engine, float, Operator]:
-    """The engine that reads no values; raises where it does not apply."""
+def _check_traceable(name: EngineName, geometry: Geometry) -> None:
     g = geometry
     if not followed(name, g.points.pos, g.points.batch, g.queries.pos):
         raise NotImplementedError(
@@ -301,4 +286,3 @@ def _traceable(name: EngineName, geometry: Geometry) -> tuple[Engine, float, Ope
             f"{tuple(g.points.pos.shape)} and {'no' if g.points.batch is None else 'a'} batch "
             "vector; call it outside of the graph, for example by torch.compiler.disable"
         )
-    return find("dense", g.window), math.nan, DenseOperator(g)

@@ -61,7 +61,7 @@ class DenseOperator(Operator):
             return self._stack(q, x, values.view(*x.shape[:-1], n)).reshape(-1, n)
         x, q = g.points.flat, g.queries.flat
         parts = [self._stack(q[rows], x[cloud], values[cloud]) for cloud, rows in g.clouds()]
-        return torch.cat(parts)
+        return torch.cat(parts) if parts else values
 
     def _stack(self, q: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""

@@ -202,14 +202,10 @@ class GridOperator(Factored[BlockSide]):
     """K by blocks on a CPU."""
 
     def __init__(
-        self,
-        geometry: Geometry,
-        source: BlockSide,
-        target: BlockSide,
-        clouds: list[slice],  # the rows of the table of each cloud
+        self, geometry: Geometry, source: BlockSide, target: BlockSide, clouds: list[slice]
     ) -> None:
         super().__init__(geometry, source, target)
-        self.clouds = clouds
+        self.clouds = clouds  # the rows of the table of each cloud
 
     @classmethod
     @one_thread()
