@@ -53,17 +53,14 @@ def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
         raise ValueError(
             f"components must be from 1 to {size}, the real numbers of an encoding; got {k}"
         )
-    tables: dict[int, tuple[Tensor, Tensor]] = {}  # sums (F,) and products (F, F) of each worker
+    most = workers(first.device, 1 << 30)
+    sums, products = shift.new_zeros(most, size), shift.new_zeros(most, size, size)
 
     def make(worker: int) -> Callable[[Tensor], None]:
-        if worker not in tables:
-            tables[worker] = shift.new_zeros(size), shift.new_zeros(size, size)
-        total, square = tables[worker]
-
         def work(rows: Tensor) -> None:
             off = rows.double() - shift
-            total.add_(off.sum(0))
-            square.addmm_(off.t(), off)
+            sums[worker] += off.sum(0)
+            products[worker].addmm_(off.t(), off)
 
         return work
 
@@ -71,10 +68,8 @@ def principal_components(chunks: Iterable[Tensor], k: int) -> Components:
         parts = x.split(_ROWS)
         share(parts, make, workers(x.device, 4 * len(parts)))
         count += len(x)
-    in_order = [tables[worker] for worker in sorted(tables)]
-    total, square = (torch.stack(parts).sum(0) for parts in zip(*in_order, strict=True))
-    mean = total / count
-    covariance = square / count - torch.outer(mean, mean)
+    mean = sums.sum(0) / count
+    covariance = products.sum(0) / count - torch.outer(mean, mean)
     # torch, limited to one thread: the threads of SciPy's BLAS spin on a busy machine.
     values, vectors = torch.linalg.eigh(covariance)
     values, basis = values[-k:].flip(0), vectors[:, -k:].flip(1)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -56,12 +54,14 @@ class BatchedGrid(Factored["CellSide"]):
         """Sort points into cells and number the nodes that they reach."""
         sets = [geometry.points, geometry.queries][: 2 - geometry.same]
         low, extent = _corner(sets, lattice)
-        cells = [_Cells.of(points, lattice, low, extent, columns) for points in sets]
-        keys = torch.cat([c.node_keys().flatten() for c in cells])
-        distinct, index = torch.unique(keys, return_inverse=True)  # waits
-        parts = index.split([len(c.count) * len(c.stencil) for c in cells])
-        made = [CellSide(*pair) for pair in zip(cells, parts, strict=True)]
-        return cls(geometry, made[0], made[-1], len(distinct))
+        sides = [CellSide(points, lattice, low, extent, columns) for points in sets]
+        keys = [side.node_keys(extent) for side in sides]
+        flat = torch.cat([key.flatten() for key in keys])
+        distinct, index = torch.unique(flat, return_inverse=True)  # waits
+        parts = index.split([key.numel() for key in keys])
+        for side, key, part in zip(sides, keys, parts, strict=True):
+            side.groups = list(side.padded(part.view_as(key)))
+        return cls(geometry, sides[0], sides[-1], len(distinct))
 
     def spread(self, values: Tensor) -> Tensor:
         return self.source.spread(values, self.rows)
@@ -79,62 +79,6 @@ def _corner(sets: list[Points], lattice: Lattice) -> tuple[Tensor, list[int]]:
     if math.prod(2 * e + 64 for e in extent) >= 2**62:
         raise GridTooLarge(TOO_LARGE)
     return low, extent
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """Points sorted by the cells that they lie in."""
-
-    lattice: Lattice
-    extent: list[int]  # clouds, then spacings along each axis
-    side: int  # of a cell, in spacings
-    order: Tensor  # (N,) int64: sorted row -> the caller's row
-    local: Tensor  # (N, D_in) sorted, about the center of the cell
-    count: Tensor  # (K,) int64: points of each cell
-    place: Tensor  # (K, 1 + D_in) int64: cloud, and the cell's corner in spacings
-
-    @classmethod
-    def of(
-        cls, points: Points, lattice: Lattice, low: Tensor, extent: list[int], columns: int
-    ) -> _Cells:
-        """Sort by the cells that are cheapest: small ones have few nodes, large ones share them."""
-        spaced = points.flat.detach().double() / lattice.spacing - low
-        fine = torch.cat([points.cloud[:, None], torch.floor(spaced).long()], dim=1)
-        keys = [_flat(fine, extent, side) for side in _SIDES]
-        sorted_ = [torch.sort(key) for key in keys]
-        firsts = [torch.cat([k.new_ones(1), (k[1:] != k[:-1]).long()]) for k, _ in sorted_]
-        occupied = torch.stack([first.sum() for first in firsts]).tolist()  # waits
-        best = _cheapest(occupied, points, lattice, columns)
-        side, order = _SIDES[best], sorted_[best].indices
-        of_row = torch.cumsum(firsts[best], 0) - 1
-        count = of_row.new_zeros(occupied[best]).index_add_(0, of_row, torch.ones_like(of_row))
-        place = fine[order[torch.cumsum(count, 0) - count]]
-        place[:, 1:] -= place[:, 1:] % side
-        local = spaced[order] - (place[:, 1:].double() + side / 2)[of_row]
-        local = (local * lattice.spacing).to(points.pos.dtype)
-        return cls(lattice, extent, side, order, local, count, place)
-
-    @cached_property
-    def stencil(self) -> Tensor:
-        """(T, D_in) int64: the nodes in reach of a cell, from its corner, in half spacings."""
-        a, reach = self.lattice.spacing / 2, self.lattice.reach
-        most = math.ceil(reach / a)
-        nodes = []
-        for parity in (0, 1):
-            axis = [k for k in range(-most, 2 * self.side + most + 1) if k % 2 == parity]
-            gap = {k: max(-k, k - 2 * self.side, 0) ** 2 for k in axis}
-            boxes = itertools.product(axis, repeat=self.local.shape[1])
-            nodes += [ks for ks in boxes if sum(gap[k] for k in ks) * a**2 <= reach**2]
-        return torch.tensor(nodes, device=self.local.device)
-
-    def node_keys(self) -> Tensor:  # (K, T) int64
-        """Numbers of the nodes of every cell, the same for the same node."""
-        margin = 2 * math.ceil(self.lattice.reach / self.lattice.spacing) + 2
-        key = self.place[:, :1].expand(-1, len(self.stencil))
-        for axis, n in enumerate(self.extent[1:]):
-            where = 2 * self.place[:, 1 + axis, None] + self.stencil[:, axis] + margin
-            key = key * (2 * n + 2 * _SIDES[-1] + 2 * margin) + where
-        return key
 
 
 def _flat(index: Tensor, extent: list[int], side: int) -> Tensor:  # (N, 1 + D_in) -> (N,)
@@ -166,13 +110,42 @@ class _Group(NamedTuple):
 
 
 class CellSide:
-    """Points in padded cells (the sources or the queries) and the nodes of each."""
+    """Points (the sources or the queries) sorted by the cells that they lie in, and their nodes."""
 
-    def __init__(self, cells: _Cells, index: Tensor) -> None:
-        self.lattice, self.points = cells.lattice, len(cells.order)
-        half = self.lattice.spacing / 2
-        self.nodes = (cells.stencil - cells.side).to(cells.local.dtype) * half  # (T, D_in)
-        self.groups = list(_groups(cells, index.view(-1, len(cells.stencil))))
+    groups: list[_Group]  # set once the nodes are numbered
+
+    def __init__(
+        self, points: Points, lattice: Lattice, low: Tensor, extent: list[int], columns: int
+    ) -> None:
+        """Take the cells that are cheapest: small ones have few nodes, large ones share them."""
+        self.lattice, self.points = lattice, len(points)
+        spaced = points.flat.detach().double() / lattice.spacing - low
+        fine = torch.cat([points.cloud[:, None], torch.floor(spaced).long()], dim=1)
+        keys = [_flat(fine, extent, side) for side in _SIDES]
+        sorted_ = [torch.sort(key) for key in keys]
+        firsts = [torch.cat([k.new_ones(1), (k[1:] != k[:-1]).long()]) for k, _ in sorted_]
+        occupied = torch.stack([first.sum() for first in firsts]).tolist()  # waits
+        best = _cheapest(occupied, points, lattice, columns)
+        side, self.order = _SIDES[best], sorted_[best].indices  # (N,) sorted row -> caller's row
+        of_row = torch.cumsum(firsts[best], 0) - 1
+        count = of_row.new_zeros(occupied[best]).index_add_(0, of_row, torch.ones_like(of_row))
+        self.count = count  # (K,) points of each cell
+        place = fine[self.order[torch.cumsum(count, 0) - count]]
+        place[:, 1:] -= place[:, 1:] % side
+        self.place = place  # (K, 1 + D_in) cloud, and the cell's corner in spacings
+        local = spaced[self.order] - (place[:, 1:].double() + side / 2)[of_row]
+        self.local = (local * lattice.spacing).to(points.pos.dtype)  # (N, D_in) about the center
+        self.stencil = _stencil(lattice, side, points.in_dim).to(place.device)  # (T, D_in)
+        self.nodes = (self.stencil - side).to(self.local.dtype) * (lattice.spacing / 2)
+
+    def node_keys(self, extent: list[int]) -> Tensor:  # (K, T) int64
+        """Numbers of the nodes of every cell, the same for the same node."""
+        margin = 2 * math.ceil(self.lattice.reach / self.lattice.spacing) + 2
+        key = self.place[:, :1].expand(-1, len(self.stencil))
+        for axis, n in enumerate(extent[1:]):
+            where = 2 * self.place[:, 1 + axis, None] + self.stencil[:, axis] + margin
+            key = key * (2 * n + 2 * _SIDES[-1] + 2 * margin) + where
+        return key
 
     def spread(self, values: Tensor, rows: int) -> Tensor:  # (n, C) -> (rows, C)
         """c S^T v."""
@@ -222,24 +195,36 @@ class CellSide:
             for i in range(0, runs, max(1, most)):
                 yield _Group(*(tensor[i : i + max(1, most)] for tensor in group))
 
+    def padded(self, node: Tensor) -> Iterator[_Group]:
+        """Full runs of the largest length, then what is left of every cell, by its size."""
+        largest, count = _PADDED[-1], self.count
+        start = torch.cumsum(count, 0) - count
+        full, rest = count // largest, count % largest
+        sizes = torch.tensor([0, *_PADDED], device=count.device)
+        kind = torch.searchsorted(sizes, rest)  # 0: nothing is left
+        found = torch.stack([full.sum(), *((kind == k).sum() for k in range(len(sizes)))]).tolist()
+        cell = torch.repeat_interleave(full, output_size=found[0])
+        step = torch.arange(found[0], device=count.device) - (torch.cumsum(full, 0) - full)[cell]
+        runs = [(cell, start[cell] + step * largest, torch.full_like(cell, largest), largest)]
+        by_kind = torch.argsort(kind).split(found[1:])
+        for padded, cell in zip(_PADDED, by_kind[1:], strict=True):
+            runs.append((cell, (start + full * largest)[cell], rest[cell], padded))
+        for cell, first, size, padded in runs:
+            if len(cell):
+                step = torch.arange(padded, device=count.device)
+                at = (first[:, None] + step).clamp(max=len(self.order) - 1)
+                row = torch.where(step < size[:, None], self.order[at], len(self.order))
+                yield _Group(row, self.local[at], node[cell])
 
-def _groups(cells: _Cells, node: Tensor) -> Iterator[_Group]:
-    """Full runs of the largest length, then what is left of every cell, by its size."""
-    largest, count = _PADDED[-1], cells.count
-    start = torch.cumsum(count, 0) - count
-    full, rest = count // largest, count % largest
-    sizes = torch.tensor([0, *_PADDED], device=count.device)
-    kind = torch.searchsorted(sizes, rest)  # 0: nothing is left
-    found = torch.stack([full.sum(), *((kind == k).sum() for k in range(len(sizes)))]).tolist()
-    cell = torch.repeat_interleave(full, output_size=found[0])
-    step = torch.arange(found[0], device=count.device) - (torch.cumsum(full, 0) - full)[cell]
-    runs = [(cell, start[cell] + step * largest, torch.full_like(cell, largest), largest)]
-    by_kind = torch.argsort(kind).split(found[1:])
-    for padded, cell in zip(_PADDED, by_kind[1:], strict=True):
-        runs.append((cell, (start + full * largest)[cell], rest[cell], padded))
-    for cell, first, size, padded in runs:
-        if len(cell):
-            step = torch.arange(padded, device=count.device)
-            at = (first[:, None] + step).clamp(max=len(cells.order) - 1)
-            row = torch.where(step < size[:, None], cells.order[at], len(cells.order))
-            yield _Group(row, cells.local[at], node[cell])
+
+def _stencil(lattice: Lattice, side: int, in_dim: int) -> Tensor:  # (T, D_in) int64
+    """The nodes in reach of a cell, from its corner, in half spacings."""
+    a, reach = lattice.spacing / 2, lattice.reach
+    most = math.ceil(reach / a)
+    nodes = []
+    for parity in (0, 1):
+        axis = [k for k in range(-most, 2 * side + most + 1) if k % 2 == parity]
+        gap = {k: max(-k, k - 2 * side, 0) ** 2 for k in axis}
+        boxes = itertools.product(axis, repeat=in_dim)
+        nodes += [ks for ks in boxes if sum(gap[k] for k in ks) * a**2 <= reach**2]
+    return torch.tensor(nodes)
