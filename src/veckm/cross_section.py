@@ -58,7 +58,9 @@ def cut(
     side = _SIDE * radius
     flat = near @ axes.t()  # (K, 3): along, across, out
     drawn = (flat[:, 2].abs() <= _THICK * radius) & (flat[:, :2].abs() < side).all(1)
-    places = _places(side, axes, cells)
+    middle = (torch.arange(cells) + 0.5) / cells * 2 * side - side
+    v, u = torch.meshgrid(middle.flip(0), middle, indexing="ij")  # from the top left
+    places = u.reshape(-1, 1) * axes[0] + v.reshape(-1, 1) * axes[1]  # (P * P, 3)
     some = torch.randperm(len(near), generator=torch.Generator().manual_seed(0))[:_MOST]
     # As functional.kernel_mixture, by a matrix product: a click waits for it.
     kernel = Gaussian(alpha)(torch.cdist(places, near[some]).square())  # (P * P, K)
@@ -83,10 +85,3 @@ def _axes(near: Tensor, weight: Tensor) -> Tensor:  # (K, 3), (K,) -> (3, 3)
     # Either sign would do; this one shows what is up as up.
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
     return (axes * largest.sign()).to(near)
-
-
-def _places(side: float, axes: Tensor, cells: int) -> Tensor:  # (P * P, 3)
-    """The middles of the cells of the plane, from its top left."""
-    middle = (torch.arange(cells) + 0.5) / cells * 2 * side - side
-    v, u = torch.meshgrid(middle.flip(0), middle, indexing="ij")
-    return u.reshape(-1, 1) * axes[0] + v.reshape(-1, 1) * axes[1]

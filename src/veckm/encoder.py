@@ -14,9 +14,6 @@ from veckm.frequencies import BETA_TIMES_RADIUS, Draw
 from veckm.planning import EngineName, Plan, Scales, followed
 from veckm.sizes import WindowName, joined, make_window
 
-#: D, the size of an encoding, unless given.
-_DIM = 256
-
 
 class VecKM(nn.Module):
     """The local geometry of every point as a complex vector.
@@ -96,7 +93,7 @@ class VecKM(nn.Module):
         self._alpha: tuple[float, ...] | None = None
         if A is None:
             drawn, self.beta = sizes.resolve_alpha(alpha, detail, self.beta, default=beta is None)
-            dim = inputs.check_count(_DIM if dim is None else dim, "dim")
+            dim = inputs.check_count(256 if dim is None else dim, "dim")
             self.register_buffer("A", self._drawn("A", in_dim, dim, drawn))
             self._alpha = drawn
         elif alpha is not None or detail is not None:

@@ -1,9 +1,7 @@
 """Frequencies: the draws of A and B, and what alpha and beta mean in the units of the data.
 
-The encoding describes a neighborhood by fixed random frequencies, the columns of A (and, for
-Theorem 2 of the paper, of B). Every draw here is a pure function of its seed: no global random
-state is read or written, and the values are quantiles computed in float64 and shuffled by integer
-permutations, so that they are the same numbers on every machine.
+Every draw is a pure function of its seed: quantiles in float64, shuffled by integer permutations,
+so that they are the same numbers on every machine. No global random state is read or written.
 """
 
 from __future__ import annotations
@@ -56,17 +54,9 @@ def quantiles(count: int, draw: Draw = "unbiased") -> Tensor:
 
 
 def standard_normal(
-    rows: int,
-    columns: int,
-    *,
-    generator: torch.Generator,
-    draw: Draw = "unbiased",
-) -> Tensor:
-    """A (rows, columns) matrix with standard normal entries: each row a shuffle of quantiles.
-
-    Shapes:
-        returns: (rows, columns) float64.
-    """
+    rows: int, columns: int, *, generator: torch.Generator, draw: Draw = "unbiased"
+) -> Tensor:  # (rows, columns) float64
+    """A matrix with standard normal entries: each row is a shuffle of quantiles."""
     x = quantiles(columns, draw)
     # randperm draws integers only: the same order on every machine, unlike randn's last bits.
     # With the generator's device, so that a default device set by the caller does not matter.
@@ -77,11 +67,8 @@ def standard_normal(
 
 
 def scale_generator(seed: int, scale: int, matrix: Literal["A", "B"]) -> torch.Generator:
-    """The generator of one matrix of one scale; what the others draw does not change its numbers.
-
-    A of the first scale comes from `seed` itself.
-    """
-    if (scale, matrix) == (0, "A"):
+    """The generator of one matrix of one scale; its numbers do not depend on the others."""
+    if (scale, matrix) == (0, "A"):  # from the seed itself
         return torch.Generator().manual_seed(seed)
     entropy = [seed % 2**64, scale, "AB".index(matrix)]  # a SeedSequence takes no negative numbers
     derived = np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]

@@ -11,14 +11,10 @@ _LARGEST = 2**31 - 1  # mallopt takes an int
 
 
 def keep_freed_memory(most: int = _LARGEST) -> bool:
-    """Tell the C library to keep freed memory, for the whole process. Returns whether it did.
+    """Have glibc keep up to `most` freed bytes, for the whole process. Returns whether it does.
 
-    A training step frees tensors of many megabytes and allocates them again. By default glibc
-    returns such blocks at once, and the system hands out fresh pages, zeroed one by one, which can
-    take most of the time of a step. Only for Linux with glibc; elsewhere nothing is done.
-
-    Args:
-        most: bytes that are kept; all by default.
+    By default it returns large blocks at once, and zeroing fresh pages can take most of the time
+    of a training step. On other systems nothing is done.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False

@@ -1,12 +1,9 @@
 """Threads for work made of many small operations, each on one core.
 
-Inside each operation torch's own threads wait for each other. Beside another process one of them is
-often descheduled, the others spin until it returns, and a call of many small operations takes ten
-to forty times as long. Therefore public calls run torch on one thread (`one_thread`) and share
-whole blocks of their work among our own threads (`share`), which wait for each other at the end.
-
-The order of the items and the number of workers decide what each worker does, so that results do
-not change from run to run.
+Torch's own threads wait for each other inside each operation. Beside another process one of them is
+often descheduled, and many small operations then take ten to forty times as long. Therefore public
+calls run torch on one thread (`one_thread`) and share whole blocks of their work among our own
+threads (`share`), always in the same way, so that results do not change from run to run.
 """
 
 from __future__ import annotations

@@ -111,14 +111,10 @@ class Plan:
     def sum(self, values: Tensor) -> Tensor:
         """S(q) = sum_j w(x_j - q) v_j: linear-time, differentiable kernel smoothing.
 
-        With values of one it is a density, with any field its smoothing, and with queries an
-        interpolation: ``plan.sum(v) / plan.sum(torch.ones_like(v))`` is the Nadaraya-Watson mean.
-
-        Args:
-            values: real or complex, a number or a row per point; float64 is summed as such.
+        ``plan.sum(v) / plan.sum(torch.ones_like(v))`` is the Nadaraya-Watson mean.
 
         Shapes:
-            - values: (N,), (N, C), (B, N) or (B, N, C)
+            - values: (N,), (N, C), (B, N) or (B, N, C), real or complex; float64 is summed as such
             - output: likewise, with M queries in the place of the points
         """
         g = self._geometry

@@ -115,13 +115,12 @@ class ByRows:
         self, grad: Tensor, wanted: Sequence[bool], *tensors: Tensor | None
     ) -> list[Tensor]:
         leaves = {i: t for i, t in enumerate(tensors) if wanted[i] and t is not None}
-        found = {i: torch.zeros_like(t) for i, t in leaves.items()}
-        totals: dict[int, dict[int, Tensor]] = {}  # of each worker, for what is not cut
+        runs = _runs(grad)
+        count = workers(grad.device, len(runs))
+        shapes = {i: t.shape if i < self.cut else (count, *t.shape) for i, t in leaves.items()}
+        found = {i: t.new_zeros(shapes[i]) for i, t in leaves.items()}  # not cut: of each worker
 
         def make(worker: int) -> Callable[[slice], None]:
-            whole = {i: torch.zeros_like(t) for i, t in leaves.items() if i >= self.cut}
-            totals[worker] = whole
-
             def work(rows: slice) -> None:
                 part = [None if t is None else t.detach() for t in self._part(tensors, rows)]
                 asked = [
@@ -130,16 +129,12 @@ class ByRows:
                 with torch.enable_grad():
                     parts = torch.autograd.grad(self.f(*part), asked, grad[rows])
                 for i, g in zip(leaves, parts, strict=True):
-                    (whole[i] if i in whole else found[i][rows]).add_(g)
+                    found[i][rows if i < self.cut else worker].add_(g)
 
             return work
 
-        runs = _runs(grad)
-        share(runs, make, workers(grad.device, len(runs)))
-        for worker in sorted(totals):
-            for i, total in totals[worker].items():
-                found[i] += total
-        return list(found.values())
+        share(runs, make, count)
+        return [total if i < self.cut else total.sum(0) for i, total in found.items()]
 
     def _part(self, tensors: Sequence[Tensor | None], rows: slice) -> list[Tensor | None]:
         return [t if t is None or i >= self.cut else t[rows] for i, t in enumerate(tensors)]

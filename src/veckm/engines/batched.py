@@ -1,9 +1,8 @@
 """The grid for devices where every small product is a launch: padded cells, a few large products.
 
-Cells are cubes of whole lattice spacings, so that the nodes within reach of a cell are the same
-stencil everywhere. Cells with like numbers of points form a group, padded to one size: one `bmm`
-and one indexed add for each. The number of torch operations does not grow with the number of cells,
-and the host waits for the device only while it plans: six times, ten with queries of their own.
+Cells are cubes of whole lattice spacings, with the same stencil of nodes everywhere. Cells with
+like numbers of points form a group, padded to one size: one `bmm` and one indexed add for each. The
+number of operations does not grow with that of cells, and the host waits only while it plans.
 """
 
 from __future__ import annotations

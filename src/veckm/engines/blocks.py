@@ -40,10 +40,6 @@ class Blocks:
     seconds: float  # what the chosen blocks are expected to cost
 
     @cached_property
-    def start(self) -> list[int]:
-        return (torch.cumsum(self.count, 0) - self.count).tolist()
-
-    @cached_property
     def of_row(self) -> Tensor:
         """(N,) int64: the block of each sorted row."""
         index = torch.arange(len(self.count), device=self.count.device)
@@ -53,16 +49,15 @@ class Blocks:
     def groups(self) -> list[Group]:
         """Runs of whole blocks of one cloud, of about `_ROWS_AT_ONCE` rows."""
         out: list[Group] = []
-        members: Members = []
-        cloud = self.cloud.tolist()
-        for k, (i, n) in enumerate(zip(self.start, self.count.tolist(), strict=True)):
-            full = members and i + n - members[0][1].start > _ROWS_AT_ONCE
-            if full or (members and cloud[k] != cloud[k - 1]):
-                out.append((slice(members[0][1].start, i), members))
-                members = []
+        first, i, cloud = 0, 0, self.cloud.tolist()
+        for k, n in enumerate(self.count.tolist()):
+            if not out or i + n - first > _ROWS_AT_ONCE or cloud[k] != cloud[k - 1]:
+                first = i
+                out.append((slice(i, i), []))
+            members = out[-1][1]
             members.append((k, slice(i, i + n)))
-        if members:
-            out.append((slice(members[0][1].start, members[-1][1].stop), members))
+            i += n
+            out[-1] = slice(first, i), members
         return out
 
     @cached_property
