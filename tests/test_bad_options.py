@@ -221,3 +221,9 @@ def test_all_engines_are_in_the_table() -> None:
     from veckm.engines import ENGINES as KNOWN
 
     assert sorted(ENGINES) == sorted([*(engine.name for engine in KNOWN), "auto"])
+
+
+def test_several_scales_are_for_the_encoder_not_for_a_plan() -> None:
+    for sizes in ({"beta": (3.0, 6.0)}, {"radius": (0.3, 0.6), "window": "ball"}):
+        with pytest.raises(ValueError, match=r"one scale, got 2: veckm\.VecKM takes several"):
+            encode(cloud(5), drawn(8, 9.0), **sizes)  # type: ignore[arg-type]
