@@ -202,9 +202,10 @@ class PartEstimator:
         if self.net is None:
             normal, error = moment_normals(self.x, rows)
         else:
-            needed = self.subsets.dependencies(rows, len(self.net.stages))
-            found = self.net(self.subsets.pyramid(needed), needed.stages)
-            normal, error = found.normal[rows], found.error[rows]
+            planes, *stages = self.subsets.dependencies(rows, len(self.net.stages))
+            normal, error = (
+                found[rows] for found in self.net(self.subsets.pyramid(planes), stages)
+            )
         return normal, torch.full_like(error, _GUESS) if self.stats.collinear else error
 
 
