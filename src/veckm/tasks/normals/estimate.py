@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -110,27 +111,21 @@ def estimate(
         )
     check_options(orient, viewpoint, method)
     flat = as_points(pos, batch, "pos")
-    clouds = [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
+    ends = accumulate(flat.counts if len(flat) else (), initial=0)
+    clouds = [slice(a, b) for a, b in pairwise(ends) if a < b]
     if method == "network" and net is None and clouds:
         net = shipped()  # loaded once, before the workers ask for it
-    parts: dict[int, Estimate] = {}
+    outputs = [pos.new_empty(len(flat), *shape) for shape in ((3,), (), (2,))[: 2 + curvature]]
 
-    def work(number: int) -> None:
-        parts[number] = _single(clouds[number], orient, viewpoint, curvature, method, net)
+    def work(cloud: slice) -> None:
+        found = _single(flat.flat[cloud], orient, viewpoint, curvature, method, net)
+        for out, values in zip(outputs, found, strict=True):
+            out[cloud] = values
 
     # Small clouds in parallel; large ones one after the other, each shared among the workers.
-    small = max(map(len, clouds), default=0) <= _SMALL
-    count = workers(torch.device("cpu"), 4 * len(clouds)) if small else 1
-    share(range(len(clouds)), lambda _: work, count)
-    lead, none = pos.shape[:-1], pos.new_zeros(0, 3)
-    found = [parts[number] for number in range(len(clouds))]
-    found = found or [Estimate(none, none[:, 0], none[:, :2] if curvature else None)]
-    curvatures = [p.curvature for p in found if p.curvature is not None]
-    return Estimate(
-        torch.cat([p.normal for p in found]).view(*lead, 3),
-        torch.cat([p.error for p in found]).view(lead),
-        torch.cat(curvatures).view(*lead, 2) if curvatures else None,
-    )
+    small = all(cloud.stop - cloud.start <= _SMALL for cloud in clouds)
+    share(clouds, lambda _: work, workers(torch.device("cpu"), 4 * len(clouds)) if small else 1)
+    return Estimate(*(out.view(*pos.shape[:-1], *out.shape[1:]) for out in outputs))
 
 
 def check_options(orient: str, viewpoint: object, method: str) -> None:
@@ -152,7 +147,7 @@ def _single(
     curvature: bool,
     method: Method,
     net: NormalNet | None,
-) -> Estimate:
+) -> list[Tensor]:  # (N, 3), (N,), and (N, 2) if asked for
     """One cloud in memory: a part that is the whole."""
     order, back = curve_order(pos.cpu()), torch.empty(len(pos), dtype=torch.int64)
     back[order] = torch.arange(len(pos))  # in the order of the curve neighbors are near in memory
@@ -162,11 +157,11 @@ def _single(
     normal, error = (found[back] for found in part.estimate(rows))
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
-    curved = None
+    out = [normal, error]
     if curvature:
-        bent = part_curvatures(part.subsets, normal[order], rows)[back]
-        curved = (bent / stats.spacing).to(pos)
-    return Estimate(normal.to(pos), error.to(pos), curved)
+        curved = part_curvatures(part.subsets, normal[order], rows)[back]
+        out.append(curved / stats.spacing)
+    return out
 
 
 class PartEstimator:

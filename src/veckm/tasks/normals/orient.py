@@ -24,28 +24,18 @@ def orient(
     *,
     viewpoint: Tensor | Sequence[float] | None = None,  # (3,) or (N, 3)
 ) -> Tensor:  # (N, 3)
-    r"""The same normals, each or its opposite, so that they point one way.
+    r"""The same unit normals, each or its opposite, so that they point one way.
 
     .. math:: n_i \to s_i n_i, \qquad s_i \in \{-1, 1\}
 
-    ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards `viewpoint`, one position
-    for all or one per point. ``"up"`` turns every normal to the side of +z. ``"consistent"``
-    makes neighbors agree, and turns each connected piece outwards, so that the volume it encloses
-    is positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y).
+    ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards the position of the
+    sensor, one for all or one per point. ``"up"`` turns every normal to the side of +z.
+    ``"consistent"`` makes neighbors agree, and turns each connected piece outwards, so that the
+    volume it encloses is positive; a flat piece, which encloses none, is turned up (an upright one
+    to +x, else +y).
 
     The given signs do not matter: a normal at right angles to the given direction gets its first
     component that is not zero positive.
-
-    Args:
-        pos: the cloud.
-        normal: unit normals.
-        how: the rule.
-        viewpoint: where the sensor was, for ``"viewpoint"``.
-
-    Shapes:
-        - pos, normal: (N, 3)
-        - viewpoint: (3,) or (N, 3)
-        - output: (N, 3)
     """
     check_cloud(pos)
     check_cloud(normal, "normal", pos)
