@@ -12,13 +12,13 @@ from veckm.tasks.normals import load, save
 from veckm.tasks.normals.examples import Recipe, clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
-from veckm.tasks.normals.train import Budget, Example, angles, make_example, train
+from veckm.tasks.normals.train import Budget, Example, angles, train
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
     recipe = Recipe(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
-    return [make_example(pos, normal) for _, pos, normal in clouds({}, recipe)]
+    return [Example(make_pyramid(pos), normal) for _, pos, normal in clouds({}, recipe)]
 
 
 def fresh() -> NormalNet:

@@ -20,12 +20,11 @@ from torch import Tensor
 from veckm.data.samples import generator_of
 from veckm.parallel import share, threads
 from veckm.tasks.normals.network import DEGREES, NormalNet, Stage, gather_inputs, run_stage
-from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
+from veckm.tasks.normals.pyramid import Pyramid
 from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
-#: Steps between checkpoints.
-_STEPS = 100
+_STEPS = 100  # between checkpoints
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,6 @@ class Example:
     pyramid: Pyramid
     truth: Tensor  # (N, 3)
     previous: Tensor | None = None  # (N, 4) of the previous stage
-
-
-def make_example(pos: Tensor, normal: Tensor) -> Example:
-    """The pyramid of a cloud and its true normals."""
-    return Example(make_pyramid(pos), normal.float())
 
 
 def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
@@ -91,9 +85,8 @@ def train(
 ) -> None:
     """Train all stages of `net` in place; a stopped training resumes from `folder`."""
     epochs = math.ceil(budget.steps / _STEPS)
-    recipe = Recipe(
-        epochs, budget.clouds, budget.rate, 1e-4, budget.seed, optimizer="adamw", clip=1.0
-    )
+    given = (epochs, budget.clouds, budget.rate, 1e-4, budget.seed)
+    recipe = Recipe(*given, optimizer="adamw", clip=1.0)
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
     for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
