@@ -49,10 +49,7 @@ class Labeling:
         return total, (batch.label != IGNORE).sum()
 
     def tally(self, logits: Tensor, batch: Batch) -> Tensor:  # -> (classes, classes) int64
-        """How often each true class (row) was predicted as each class (column).
-
-        Labels IGNORE do not count.
-        """
+        """How often each true class (row) was predicted as each (column), without IGNORE."""
         keep = batch.label != IGNORE
         flat = batch.label[keep] * self.num_classes + logits.argmax(-1)[keep]
         counts = torch.bincount(flat, minlength=self.num_classes**2)

@@ -10,10 +10,9 @@ Through a thin sheet, or between points that noise put above one another, e is a
 and the vote is near zero. Votes are squared, keeping their sign, so that many weak ones do not
 outvote a few clear ones.
 
-A spanning tree of the best edges would let a single wrong edge flip half of the cloud. Here patches
-grow instead: each patch joins the neighbor with which its votes, summed over the common border,
-agree best. About log N such rounds make one patch of each connected piece, in near linear time. A
-border whose votes cancel joins nothing.
+A single wrong edge of a spanning tree would flip half of the cloud. Here patches grow instead: each
+joins the neighbor with which its votes, summed over the common border, agree best. About log N such
+rounds make one patch of each connected piece. A border whose votes cancel joins nothing.
 
 Patches are then the nodes of a small graph. Pieces of it that are closed or round enough to have an
 outside are turned to face it; strips and flat patches are joined to what is nearest by the same

@@ -28,7 +28,6 @@ from veckm.tasks.normals.untrained import moment_normals, window_reach
 
 Method = Literal["network", "moments"]
 
-_WEIGHTS = "normals"
 #: Up to this many points the parts of one cloud are too small to be shared among workers.
 _SMALL = 8192
 #: The root mean square angle between random directions is about this many degrees.
@@ -149,19 +148,18 @@ def _single(
     net: NormalNet | None,
 ) -> list[Tensor]:  # (N, 3), (N,), and (N, 2) if asked for
     """One cloud in memory: a part that is the whole."""
-    order, back = curve_order(pos.cpu()), torch.empty(len(pos), dtype=torch.int64)
-    back[order] = torch.arange(len(pos))  # in the order of the curve neighbors are near in memory
+    order = curve_order(pos.cpu())  # in the order of the curve neighbors are near in memory
+    back = order.argsort()
     stats, rows = stats_of(pos), np.arange(len(pos))
     x = stats.scaled(pos.detach().cpu()[order].double().numpy())
     part = PartEstimator(x, order.numpy(), stats, method, net)
     normal, error = (found[back] for found in part.estimate(rows))
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
-    out = [normal, error]
-    if curvature:
-        curved = part_curvatures(part.subsets, normal[order], rows)[back]
-        out.append(curved / stats.spacing)
-    return out
+    if not curvature:
+        return [normal, error]
+    curved = part_curvatures(part.subsets, normal[order], rows)[back]
+    return [normal, error, curved / stats.spacing]
 
 
 class PartEstimator:
@@ -198,16 +196,15 @@ class PartEstimator:
             normal, error = moment_normals(self.x, rows)
         else:
             planes, *stages = self.subsets.dependencies(rows, len(self.net.stages))
-            normal, error = (
-                found[rows] for found in self.net(self.subsets.pyramid(planes), stages)
-            )
+            normals, errors = self.net(self.subsets.pyramid(planes), stages)
+            normal, error = normals[rows], errors[rows]
         return normal, torch.full_like(error, _GUESS) if self.stats.collinear else error
 
 
 @lru_cache(maxsize=1)
 def shipped() -> NormalNet:
     """The network with the weights that come with the package."""
-    with as_file(files("veckm.weights") / f"{_WEIGHTS}.safetensors") as path:
+    with as_file(files("veckm.weights") / "normals.safetensors") as path:
         return load(path)
 
 

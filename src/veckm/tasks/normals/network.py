@@ -205,8 +205,8 @@ def run_stage(
     The output is the normal and the logarithm of its expected error, in units of `DEGREES`. With
     `rows` (n,) it is computed at those only, and the other rows are undefined.
     """
-    out = pyramid.radius.new_empty(len(pyramid), 4)
-    asked = torch.arange(len(pyramid)) if rows is None else rows
+    out = pyramid.radius.new_empty(len(pyramid.radius), 4)
+    asked = torch.arange(len(out)) if rows is None else rows
     large = asked.split(_POINTS) if len(asked) else ()
 
     def work(rows: Tensor) -> None:

@@ -42,25 +42,21 @@ def orient(
     if how == "none":
         return normal
     if how == "viewpoint":
-        return normal * _side(normal, _places(viewpoint, pos) - pos.detach().double())
+        if viewpoint is None:
+            raise ValueError('how="viewpoint" needs to know where from: pass viewpoint=(x, y, z)')
+        places = torch.as_tensor(viewpoint, dtype=torch.float64, device=pos.device)
+        if places.shape not in ((3,), pos.shape):
+            raise ValueError(
+                f"viewpoint must have shape (3,) or {tuple(pos.shape)}, got {tuple(places.shape)}"
+            )
+        check_finite(places, "viewpoint")
+        return normal * _side(normal, places - pos.detach().double())
     if how == "up":
         return normal * _side(normal, torch.eye(3, dtype=torch.float64, device=pos.device)[2])
     if how == "consistent":
         sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
         return normal * torch.from_numpy(sign).to(normal)[:, None]
     raise ValueError(f'how must be "none", "viewpoint", "up" or "consistent", got {how!r}')
-
-
-def _places(viewpoint: Tensor | Sequence[float] | None, pos: Tensor) -> Tensor:
-    if viewpoint is None:
-        raise ValueError('how="viewpoint" needs to know where from: pass viewpoint=(x, y, z)')
-    places = torch.as_tensor(viewpoint, dtype=torch.float64, device=pos.device)
-    if places.shape not in ((3,), pos.shape):
-        raise ValueError(
-            f"viewpoint must have shape (3,) or {tuple(pos.shape)}, got {tuple(places.shape)}"
-        )
-    check_finite(places, "viewpoint")
-    return places
 
 
 def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -> (N, 1)

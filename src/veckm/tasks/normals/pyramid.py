@@ -25,7 +25,7 @@ from veckm.engines import GridTooLarge
 from veckm.engines.lattice import Lattice
 from veckm.functional import moments
 from veckm.knn import build_tree, query
-from veckm.moments import Moments, local_moments
+from veckm.moments import local_moments
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.stats import break_ties, hash_cells, stats_of, thinned
@@ -59,9 +59,6 @@ class Pyramid:
     index: Tensor  # (N, L, K) int32: the nearest points in each subset
     radius: Tensor  # (N, L): the distance of the farthest of them
     table: Tensor  # (N, L, 8): position of a point at a level, and the plane there
-
-    def __len__(self) -> int:
-        return len(self.index)
 
 
 def make_pyramid(pos: Tensor) -> Pyramid:  # (N, 3), N >= 1
@@ -108,8 +105,6 @@ class Subsets:
     def find(self, rows: np.ndarray) -> None:
         """The K nearest in every subset of some points, unless they are known: index, radius."""
         rows = rows[~self._known[rows]]
-        if not len(rows):
-            return
         self._known[rows] = True
         at = self.moved[rows]
         for level, (tree, members) in enumerate(zip(self.trees, self.members, strict=True)):
@@ -132,8 +127,7 @@ class Subsets:
             step = far.copy()
             step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
             far = step
-        out: np.ndarray = far[rows].astype(np.float64)
-        return out
+        return np.asarray(far[rows], np.float64)
 
     def dependencies(self, rows: np.ndarray, stages: int) -> list[np.ndarray]:
         """The rows that estimates at some rows depend on: of the planes that the first stage reads,
@@ -241,23 +235,19 @@ def _cluster_planes(
 
 def _window_planes(level: int, x: Tensor, made: Pyramid, rows: Tensor) -> Tensor:
     """Planes of a smooth window over all points; returns the rows where it holds too few."""
-    wanted = rows.new_zeros(len(x), dtype=torch.bool)
-    wanted[rows] = True
     own, far = x[rows], window_reach()
     near = ((x >= own.amin(0) - far) & (x <= own.amax(0) + far)).all(1)
-    at = (near.cumsum(0) - 1)[rows]
-    m = _moments(level, x[near], None if bool(wanted.all()) else wanted[near])
+    at, beta = (near.cumsum(0) - 1)[rows], 1 / _SIGMA[level]
+    some, wanted = x[near], None
+    if len(rows) < len(x):
+        wanted = torch.zeros(len(some), dtype=torch.bool).index_fill_(0, at, True)
+    try:
+        m = local_moments(some, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
+    except (GridTooLarge, OverflowError):  # few points far apart: another engine
+        m = moments(some.float(), beta=beta, eps=_EPS, progress=False, validate=False)
     middle = m.mean[at].t() / made.radius[rows, level]
     _write(made.table, rows, level, middle, eigen.packed(m.covariance[at]))
     return rows[m.weight[at] < _FEWEST]
-
-
-def _moments(level: int, x: Tensor, wanted: Tensor | None) -> Moments:
-    beta = 1 / _SIGMA[level]
-    try:
-        return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
-    except (GridTooLarge, OverflowError):  # few points far apart: another engine
-        return moments(x.float(), beta=beta, eps=_EPS, progress=False, validate=False)
 
 
 def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:

@@ -73,8 +73,7 @@ class GlobalStats:
 
     def scaled(self, x: np.ndarray) -> np.ndarray:  # (..., 3) -> (..., 3) float64
         """Positions in units of the spacing, about the middle."""
-        out: np.ndarray = (x - np.array(self.middle)) / self.spacing
-        return out
+        return np.asarray((x - np.array(self.middle)) / self.spacing)
 
 
 def stats_of(pos: Tensor) -> GlobalStats:  # (N, 3)

@@ -65,15 +65,11 @@ def loss_of(
     expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error
     of such points.
     """
-    wrong, log_error = angles(output[:, :3], truth), output[:, 3] + math.log(DEGREES)
-    score = _rms(wrong, clouds)
-    calibration = (log_error + torch.rad2deg(wrong.detach()) / log_error.exp()).mean()
-    loss = score + 0.3 * _rms(angles(plane, truth), clouds) + 0.02 * calibration
-    return loss, torch.rad2deg(score.detach())
-
-
-def _rms(wrong: Tensor, clouds: int) -> Tensor:
-    return (wrong.view(clouds, -1).square().mean(1) + 1e-8).sqrt().mean()
+    wrong = torch.stack((angles(output[:, :3], truth), angles(plane, truth)))  # (2, B)
+    score, of_plane = (wrong.view(2, clouds, -1).square().mean(2) + 1e-8).sqrt().mean(1)
+    log_error = output[:, 3] + math.log(DEGREES)
+    calibration = (log_error + torch.rad2deg(wrong[0].detach()) / log_error.exp()).mean()
+    return score + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def train(
