@@ -66,10 +66,9 @@ def estimate_normals(
     viewpoint: Tensor | None = None,  # (3,)
     method: Method = "network",
 ) -> Tensor:
-    """Unit normals of a cloud in any units, without parameters.
+    """Unit normals of a cloud in any units, without parameters, in the shape of `pos`.
 
-    Shapes:
-        returns: as pos. See :func:`veckm.tasks.normals.estimate` for errors and curvature.
+    See :func:`veckm.tasks.normals.estimate` for the options, errors and curvature.
     """
     return estimate(pos, batch=batch, orient=orient, viewpoint=viewpoint, method=method).normal
 

@@ -172,7 +172,10 @@ class Stage(nn.Module):
         logits = torch.bmm(self.logits, z.view(L, -1, K * B)).view(L, 2, K, B)
         logits = logits + self.level_logits(c).t().reshape(L, 2, 1, B)
         logits = logits.transpose(0, 1).reshape(2, L * K, B)
-        spread = _spread(inputs.offset.reshape(3, L * K, B), logits[0].softmax(0))
+        d = inputs.offset.reshape(3, L * K, B)
+        w = logits[0].softmax(0) / (eigen.dot(d, d) + 0.05)  # far ones count by their angle
+        w = w / w.sum(0)
+        spread = (eigen.outer(d - (d * w).sum(1, keepdim=True)) * w).sum(1)
         v = torch.cat((logits[1], self.option_logits(c).t() + math.log(K))).softmax(0)  # (E, B)
         n = torch.cat((inputs.votes.reshape(3, L * K, B), inputs.own), 1)
         return torch.cat((spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1:], c.t()))
@@ -185,14 +188,6 @@ class Stage(nn.Module):
         same = eigen.dot(normal, plane).abs()
         known = torch.cat((summary[13:], agreement[None], same[None])).t().detach()
         return torch.cat((normal.t(), self.error_head(known).clamp(*_PREDICTED)), 1), plane.t()
-
-
-def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B)
-    """The covariance of the weighted neighbors; far ones count by their angle."""
-    w = weights / (eigen.dot(v, v) + 0.05)
-    w = w / w.sum(0)
-    v = v - (v * w).sum(1, keepdim=True)
-    return (eigen.outer(v) * w).sum(1)
 
 
 @one_thread()
