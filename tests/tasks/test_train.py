@@ -9,7 +9,7 @@ import torch
 
 from veckm.data.random_solids import random_shape
 from veckm.tasks.normals import load, save
-from veckm.tasks.normals.examples import Recipe, clouds
+from veckm.tasks.normals.examples import CloudCounts, clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.train import Budget, Example, angles, train
@@ -17,8 +17,8 @@ from veckm.tasks.normals.train import Budget, Example, angles, train
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    recipe = Recipe(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
-    return [Example(make_pyramid(pos), normal) for _, pos, normal in clouds({}, recipe)]
+    counts = CloudCounts(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
+    return [Example(make_pyramid(pos), normal) for _, pos, normal in clouds({}, counts)]
 
 
 def fresh() -> NormalNet:
@@ -32,9 +32,9 @@ def forget(examples: list[Example]) -> list[Example]:
 BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
 
 
-def test_recipe_is_the_same_for_the_same_seed() -> None:
-    recipe = Recipe(per_mesh=0, procedural=2, scans=2, seed=1, sizes=(300,))
-    for (_, a, m), (_, b, n) in zip(clouds({}, recipe), clouds({}, recipe), strict=True):
+def test_clouds_are_the_same_for_the_same_seed() -> None:
+    counts = CloudCounts(per_mesh=0, procedural=2, scans=2, seed=1, sizes=(300,))
+    for (_, a, m), (_, b, n) in zip(clouds({}, counts), clouds({}, counts), strict=True):
         assert torch.equal(a, b)
         assert torch.equal(m, n)
 

@@ -24,8 +24,7 @@ from veckm.data.samples import Samples, hold_out
 from veckm.memory import keep_freed_memory
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
-from veckm.tasks.normals.examples import Recipe as CloudCounts
-from veckm.tasks.normals.examples import clouds
+from veckm.tasks.normals.examples import CloudCounts, clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.train import Budget, Example

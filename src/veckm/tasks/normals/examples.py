@@ -26,7 +26,7 @@ _LEAST, _MOST = 0.0004, 0.015
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CloudCounts:
     """How many clouds of each kind."""
 
     per_mesh: int = 3  #: clouds of each mesh
@@ -38,26 +38,26 @@ class Recipe:
 
 
 def clouds(
-    meshes: Mapping[str, Mesh], recipe: Recipe
+    meshes: Mapping[str, Mesh], counts: CloudCounts
 ) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
-    """All clouds of a recipe, one after the other."""
-    for k, (name, source) in enumerate(_sources(meshes, recipe)):
-        yield name, *_cloud(source, *_drawn(recipe, k))
-    for k in range(recipe.scans):
-        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, *_drawn(recipe, 500_000 + k))
+    """All clouds of these counts, one after the other."""
+    for k, (name, source) in enumerate(_sources(meshes, counts)):
+        yield name, *_cloud(source, *_drawn(counts, k))
+    for k in range(counts.scans):
+        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, *_drawn(counts, 500_000 + k))
 
 
-def _drawn(recipe: Recipe, k: int) -> tuple[int, torch.Generator]:
+def _drawn(counts: CloudCounts, k: int) -> tuple[int, torch.Generator]:
     """The number of points of a cloud, and the generator of the rest of it."""
-    generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + k)
-    return recipe.sizes[int(torch.randint(len(recipe.sizes), (), generator=generator))], generator
+    generator = torch.Generator().manual_seed(1_000_003 * counts.seed + k)
+    return counts.sizes[int(torch.randint(len(counts.sizes), (), generator=generator))], generator
 
 
-def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Surface]]:
+def _sources(meshes: Mapping[str, Mesh], counts: CloudCounts) -> Iterator[tuple[str, Surface]]:
     for name, mesh in meshes.items():
-        yield from [(name, mesh)] * recipe.per_mesh
-    for k in range(recipe.procedural):
-        yield f"procedural {k}", random_surface(1000 * recipe.seed + k)
+        yield from [(name, mesh)] * counts.per_mesh
+    for k in range(counts.procedural):
+        yield f"procedural {k}", random_surface(1000 * counts.seed + k)
 
 
 def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
