@@ -46,7 +46,7 @@ def test_reconstruction_outlives_corruption(numbers):
     panels = {panel.name: panel for panel in numbers["reconstruction"]}
     clean = panels["clean"]
     assert clean.similarity == pytest.approx(1, abs=1e-5)
-    assert clean.cut.agreement > 0.88
+    assert clean.cut.agreement > 0.9  # of this sample; 0.87 to 0.93 of others
     assert clean.everywhere > panels["noise 0.6 %"].everywhere > panels["noise 1.2 %"].everywhere
     assert panels["density stripes"].count < clean.count
     assert all(torch.equal(panel.cut.axes, clean.cut.axes) for panel in panels.values())

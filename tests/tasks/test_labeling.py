@@ -47,7 +47,9 @@ def test_a_class_that_is_only_in_the_answer_has_no_share_of_its_own() -> None:
     counts = torch.tensor(
         [[6, 0, 2], [0, 4, 0], [0, 0, 0]]
     )  # two points were called by a third name
-    assert labeling.mean_iou(counts) == pytest.approx((6 / 8 + 1) / 2)
+    assert SemanticSegmentation(num_classes=3).scores(counts)["mIoU"] == pytest.approx(
+        (6 / 8 + 1) / 2
+    )
 
 
 def test_a_part_that_is_absent_in_both_counts_one() -> None:
@@ -98,5 +100,4 @@ def test_the_defaults_are_the_papers() -> None:
 
 def test_nothing_to_measure_is_not_a_number() -> None:
     none = torch.zeros(3, 3, dtype=torch.int64)
-    assert math.isnan(labeling.overall_accuracy(none))
-    assert math.isnan(labeling.mean_iou(none))
+    assert all(map(math.isnan, SemanticSegmentation().scores(none).values()))

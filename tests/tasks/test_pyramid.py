@@ -12,6 +12,7 @@ from veckm.data import shapes
 from veckm.tasks.normals.pyramid import (
     LEVELS,
     NEIGHBORS,
+    NORMAL,
     POSITION,
     ROUGHNESS,
     make_pyramid,
@@ -41,9 +42,9 @@ def test_planes_of_a_flat_cloud() -> None:
     flat = torch.rand(5000, 3, generator=generator)
     flat[:, 2] = 0.25
     levels = make_pyramid(flat)
-    torch.testing.assert_close(levels.normal[..., 2].abs(), torch.ones(5000, LEVELS))
+    torch.testing.assert_close(levels.table[..., NORMAL][..., 2].abs(), torch.ones(5000, LEVELS))
     assert float(levels.table[..., ROUGHNESS].max()) < 1e-2
-    torch.testing.assert_close(levels.table[..., 2], levels.pos[:, None, 2].expand(-1, LEVELS))
+    torch.testing.assert_close(levels.table[..., 2], levels.table[:, :1, 2].expand(-1, LEVELS))
 
 
 def test_members_stand_for_the_points_around_them() -> None:
@@ -51,12 +52,13 @@ def test_members_stand_for_the_points_around_them() -> None:
     clean = shapes.sphere(20_000).pos
     noise = 0.01 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     levels = make_pyramid(clean + noise)
-    size = float((clean + noise).norm(dim=1).mean() / levels.pos.norm(dim=1).mean())
+    pos = levels.table[:, 0, POSITION]
+    size = float((clean + noise).norm(dim=1).mean() / pos.norm(dim=1).mean())
     spread = []
     for k in range(LEVELS):
         owner = levels.index[:, k, 0].long()
         member = int(owner[0])
-        mean = levels.pos[owner == member].mean(0)
+        mean = pos[owner == member].mean(0)
         torch.testing.assert_close(levels.table[member, k, POSITION], mean, atol=1e-4, rtol=1e-4)
         members = torch.unique(owner)
         spread.append(float((levels.table[members, k, POSITION].norm(dim=1) * size).std()))
@@ -74,8 +76,8 @@ def test_spacing_follows_the_units(scale: float) -> None:
 def test_order_of_the_points_does_not_matter() -> None:
     pos = shapes.statue(8000).pos
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(pos)))
-    shuffled, plain = make_pyramid(pos[order]).normal, make_pyramid(pos).normal[order]
-    torch.testing.assert_close(shuffled.abs(), plain.abs(), atol=1e-4, rtol=0)
+    shuffled, plain = (make_pyramid(x).table[..., NORMAL] for x in (pos[order], pos))
+    torch.testing.assert_close(shuffled.abs(), plain[order].abs(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 40])

@@ -258,8 +258,9 @@ def test_a_box_has_few_colors_and_a_statue_many():
     encoded = Encodings(box, Settings(radius))
     G = encoded.of(torch.arange(2000))
     inner = (box.pos.abs() < torch.tensor([0.4, 0.25, 0.45])).all(1)  # on top and bottom
-    like = similarity(G[inner][0], G[inner])
-    assert float(like.mean()) > 0.75  # a plane is a plane
+    # All pairs: with one point alone it is 0.79 to 0.87, depending on the sample.
+    like = similarity(G[inner][:, None], G[inner])
+    assert float(like.mean()) > 0.8  # a plane is a plane
 
 
 def test_a_palette_spreads_the_projections_over_the_bytes():

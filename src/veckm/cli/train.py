@@ -24,10 +24,10 @@ from veckm.data.samples import Samples, hold_out
 from veckm.memory import keep_freed_memory
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
-from veckm.tasks.normals.examples import Recipe as CloudCounts
-from veckm.tasks.normals.examples import clouds
+from veckm.tasks.normals.examples import CloudCounts, clouds
 from veckm.tasks.normals.network import NormalNet
-from veckm.tasks.normals.train import Budget, make_example
+from veckm.tasks.normals.pyramid import make_pyramid
+from veckm.tasks.normals.train import Budget, Example
 from veckm.tasks.normals.train import train as train_normals
 from veckm.training import train
 from veckm.training.ranks import joined
@@ -66,7 +66,7 @@ class TrainNormals(Verb):
         found = {} if self.meshes is None else load_meshes(self.meshes)
         examples = []
         for name, pos, normal in clouds(found, self.clouds):
-            examples.append(make_example(pos, normal))
+            examples.append(Example(make_pyramid(pos), normal.float()))
             self.show(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError(

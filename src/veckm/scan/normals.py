@@ -175,10 +175,12 @@ def _find_patches(spool: Spool, tile: int) -> Arrays:
     for level in range(consistent.LEVELS):
         # A tile that is too small to be thinned has no votes at higher levels.
         at, some = (level, slice(None)) if level < len(found.edges) else (0, slice(0))
-        out |= {f"{name}{level}": values[some] for name, values in vars(found.edges[at]).items()}
+        out |= {
+            f"{name}{level}": values[some] for name, values in found.edges[at]._asdict().items()
+        }
         border = found.borders[at]
-        order = np.argsort(border.row, kind="stable")[some]
-        out |= {f"from{level}": border.a[order], f"to{level}": region.slot[border.row[order]]}
+        order = np.argsort(border.b, kind="stable")[some]
+        out |= {f"from{level}": border.a[order], f"to{level}": region.slot[border.b[order]]}
         out[f"votes{level}"] = border.vote[order]
     return out
 
@@ -190,10 +192,8 @@ class _Signs:
         self._spool, tiles = spool, range(spool.tiles)
         sums = [spool.load("orient", tile, "sums") for tile in tiles]
         self._first = np.cumsum([0] + [len(s) for s in sums])  # node of the first patch of a tile
-        joined = [
-            consistent.Edges.join([edges for tile in tiles for edges in self._edges(tile, level)])
-            for level in range(consistent.LEVELS)
-        ]
+        levels = [[e for t in tiles for e in self._edges(t, k)] for k in range(consistent.LEVELS)]
+        joined = [consistent.Edges(*map(np.concatenate, zip(*e, strict=True))) for e in levels]
         self._patch_sign = consistent.orient_patches(np.concatenate(sums), joined)
 
     def _edges(self, tile: int, level: int) -> list[consistent.Edges]:

@@ -26,7 +26,6 @@ _PAIRS = 1 << 17
 _SQUARINGS = 10
 
 
-@one_thread()
 def pca_normals(
     pos: Tensor,  # (N, 3)
     k: int,
@@ -36,17 +35,8 @@ def pca_normals(
 
     .. math:: n_i = \arg\min_{|n| = 1} \sum_{j \in kNN(i)} (n \cdot (x_j - \bar x))^2
 
-    The sign is arbitrary. In a cloud of fewer than k points all are neighbors.
-
-    Args:
-        pos: the cloud.
-        k: number of neighbors.
-        at: rows of `pos` to compute, all by default.
-
-    Shapes:
-        - pos: (N, 3)
-        - at: (M,) int64
-        - output: (N, 3), or (M, 3) with `at`
+    The sign is arbitrary. In a cloud of fewer than k points all are neighbors. With `at` only
+    those rows of `pos` are computed.
     """
     return map_neighborhoods(pos, k, at, 3, pca)
 

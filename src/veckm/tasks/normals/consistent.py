@@ -10,10 +10,9 @@ Through a thin sheet, or between points that noise put above one another, e is a
 and the vote is near zero. Votes are squared, keeping their sign, so that many weak ones do not
 outvote a few clear ones.
 
-A spanning tree of the best edges would let a single wrong edge flip half of the cloud. Here patches
-grow instead: each patch joins the neighbor with which its votes, summed over the common border,
-agree best. About log N such rounds make one patch of each connected piece, in near linear time. A
-border whose votes cancel joins nothing.
+A single wrong edge of a spanning tree would flip half of the cloud. Here patches grow instead: each
+joins the neighbor with which its votes, summed over the common border, agree best. About log N such
+rounds make one patch of each connected piece. A border whose votes cancel joins nothing.
 
 Patches are then the nodes of a small graph. Pieces of it that are closed or round enough to have an
 outside are turned to face it; strips and flat patches are joined to what is nearest by the same
@@ -25,9 +24,12 @@ points look the same as noise: their two sides may go wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from veckm.knn import build_tree, query
 from veckm.tasks.normals.stats import hash_points, thinned
@@ -54,29 +56,13 @@ _MANY = 40
 _UP = np.array([1e-4, 1e-8, 1.0])
 
 
-@dataclass(frozen=True)
-class Edges:
-    """Votes between pairs of patches."""
+class Edges(NamedTuple):
+    """Votes between pairs of patches, or between patches and points outside of the tile."""
 
-    a: Ints  # (E,)
-    b: Ints  # (E,)
-    vote: Floats  # (E,) sums of the votes
+    a: Ints  # (E,) a patch
+    b: Ints  # (E,) a patch, or the row of a point
+    vote: Floats  # (E,) sums of the votes, for the signs found so far
     weight: Floats  # (E,) sums of their absolute values
-
-    @staticmethod
-    def join(parts: list[Edges]) -> Edges:
-        """All edges of several lists."""
-        names = ("a", "b", "vote", "weight")
-        return Edges(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
-
-
-@dataclass(frozen=True)
-class Border:
-    """Votes between patches and points outside of the tile."""
-
-    a: Ints  # (E,) the patch
-    row: Ints  # (E,) the point
-    vote: Floats  # (E,) for the sign of the patch and the given sign of the point
 
 
 @dataclass(frozen=True)
@@ -87,7 +73,7 @@ class Patches:
     sign: Floats  # (n,) that makes the normals of a patch agree
     sums: Floats  # (P, 10) of each patch: points, area, center, summed normal, volume, spread
     edges: list[Edges]  # between patches, of the cloud and of each thinned one
-    borders: list[Border]  # to other points, likewise
+    borders: list[Edges]  # to other points, likewise
 
 
 def consistent_signs(x: Floats, n: Floats) -> Floats:  # (N, 3), (N, 3) -> (N,)
@@ -108,9 +94,8 @@ def find_patches(x: Floats, n: Floats, own: Bools) -> Patches:  # (N, 3), (N, 3)
     i, j, reach = _pairs(x, mine, np.arange(len(x)))
     vote, inner = _votes(x, n, i, j), own[j]
     a, b, inside = local[i[inner]], local[j[inner]], vote[inner]
-    patch, sign = _grow(
-        Edges(a, b, inside, np.abs(inside)), np.arange(len(mine)), np.ones(len(mine)), _AGREED
-    )
+    votes = Edges(a, b, inside, np.abs(inside))
+    patch, sign = _grow(votes, np.arange(len(mine)), np.ones(len(mine)), _AGREED)
     sign = _settle(sign, a, b, inside)
     label, turned = np.full(len(x), -1), np.ones(len(x))
     label[mine], turned[mine] = patch, sign
@@ -123,8 +108,9 @@ def find_patches(x: Floats, n: Floats, own: Bools) -> Patches:  # (N, 3), (N, 3)
             vote = _votes(x, n, i, j)
         vote, inner = vote * turned[i] * turned[j], own[j]
         inside = vote[inner]
-        edges.append(_summed(label[i[inner]], label[j[inner]], inside, np.abs(inside)))
-        borders.append(Border(label[i[~inner]], order[j[~inner]], vote[~inner]))
+        edges.append(_summed(Edges(label[i[inner]], label[j[inner]], inside, np.abs(inside))))
+        outside = vote[~inner]
+        borders.append(Edges(label[i[~inner]], order[j[~inner]], outside, np.abs(outside)))
     area = reach**2 + 1e-200  # a position without neighbors counts, if only just
     sums = _sums(x[mine], n[mine] * sign[:, None], area, patch)
     sums[:, 2:5] += middle
@@ -177,53 +163,44 @@ def _votes(x: Floats, n: Floats, i: Ints, j: Ints) -> Floats:  # (E,)
 
 def _grow(edges: Edges, piece: Ints, sign: Floats, least: float) -> tuple[Ints, Floats]:
     """Join pieces while some border agrees: the piece of each node, from 0, and its sign."""
-    a, b = piece[edges.a], piece[edges.b]
-    vote, weight = edges.vote * sign[edges.a] * sign[edges.b], edges.weight
-    count = int(piece.max()) + 1
+    count, joined, turn = int(piece.max()) + 1, piece, sign
     while True:
-        pairs = _summed(a, b, vote, weight, count)
-        root, turn = _join(pairs, count, least)
-        kept, root = np.unique(root, return_inverse=True)
-        if len(kept) == count:
+        a, b = edges.a, edges.b
+        edges = _summed(Edges(joined[a], joined[b], edges.vote * turn[a] * turn[b], edges.weight))
+        joined, turn = _join(edges, count, least)
+        if joined.max() + 1 == count:
             return piece, sign
-        sign, piece = sign * turn[piece], root[piece]
-        vote, weight = pairs.vote * turn[pairs.a] * turn[pairs.b], pairs.weight
-        a, b, count = root[pairs.a], root[pairs.b], len(kept)
+        piece, sign, count = joined[piece], sign * turn[piece], int(joined.max()) + 1
 
 
-def _summed(a: Ints, b: Ints, vote: Floats, weight: Floats, count: int = 0) -> Edges:
+def _summed(edges: Edges) -> Edges:
     """One edge for each pair of different nodes."""
-    apart = a != b
-    a, b, vote, weight = a[apart], b[apart], vote[apart], weight[apart]
-    count = count or int(max(a.max(initial=0), b.max(initial=0))) + 1
+    a, b, vote, weight = (values[edges.a != edges.b] for values in edges)
+    count = int(max(a.max(initial=0), b.max(initial=0))) + 1
     pair, slot = np.unique(np.minimum(a, b) * count + np.maximum(a, b), return_inverse=True)
     return Edges(pair // count, pair % count, _total(slot, vote), _total(slot, weight))
 
 
 def _join(edges: Edges, count: int, least: float) -> tuple[Ints, Floats]:  # (count,), (count,)
-    """Every node joins its best neighbor: the root of its tree, and the sign relative to it.
+    """Every node joins its best neighbor: its piece, and its sign relative to the first there.
 
     Best is vote^2 / weight: a long border, and in agreement. A border whose votes cancel, so that
     less than a share `least` is left, joins nothing.
     """
-    a, b, vote, weight = edges.a, edges.b, edges.vote, edges.weight
+    a, b, vote, weight = edges
     order = np.argsort(vote**2 / np.maximum(weight, 1e-300), kind="stable")
     order = order[np.abs(vote[order]) >= least * weight[order]]
     best = np.full(count, -1)
     best[np.stack((a[order], b[order]), 1).ravel()] = np.repeat(order, 2)  # the last one stays
-    parent = np.arange(count)
-    taken = best >= 0
-    parent[taken] = a[best[taken]] + b[best[taken]] - parent[taken]
-    turn = np.ones(count)
-    turn[taken] = np.where(vote[best[taken]] < 0, -1.0, 1.0)
-    # Two that join each other would be a cycle: the first of them is the root.
-    root = (parent[parent] == np.arange(count)) & (np.arange(count) < parent)
-    parent[root], turn[root] = np.flatnonzero(root), 1.0
-    while True:  # each round doubles the steps towards the root
-        further = parent[parent]
-        if np.array_equal(further, parent):
-            return parent, turn
-        turn, parent = turn * turn[parent], further
+    best = np.unique(best[best >= 0])
+    # Each node is there twice, as it is and turned; an edge joins those that agree.
+    far = b[best] + np.where(vote[best] < 0, count, 0)
+    i = np.concatenate((a[best], a[best] + count))
+    j = np.concatenate((far, (far + count) % (2 * count)))
+    graph = coo_array((np.ones(len(i), bool), (i, j)), shape=(2 * count, 2 * count))
+    plain, turned = connected_components(graph, directed=False)[1].reshape(2, count)
+    piece = np.unique(np.minimum(plain, turned), return_inverse=True)[1]
+    return piece, np.where(plain < turned, 1.0, -1.0)
 
 
 def _settle(sign: Floats, i: Ints, j: Ints, vote: Floats) -> Floats:

@@ -24,7 +24,7 @@ from torch import Tensor
 from veckm.knn import query
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals.classical import check_cloud
-from veckm.tasks.normals.eigen import adjugate, trace
+from veckm.tasks.normals.eigen import adjugate, dot, packed, trace
 from veckm.tasks.normals.pyramid import Subsets
 from veckm.tasks.normals.stats import stats_of
 
@@ -59,10 +59,6 @@ def principal_curvatures(
     their sign (and places). Each normal may have any sign, whatever the signs of its neighbors are.
     Where neither the neighbors nor their normals determine it (fewer than three points, all at one
     position, on a line with one normal) the curvature is 0.
-
-    Shapes:
-        - pos, normal: (N, 3)
-        - output: (N, 2)
     """
     check_cloud(pos)
     check_cloud(normal, "normal", pos)
@@ -74,14 +70,12 @@ def principal_curvatures(
 
 
 @one_thread()
-def part_curvatures(subsets: Subsets, normal: Tensor, rows: np.ndarray) -> Tensor:
-    """Curvatures at some rows of a part of a cloud, times the spacing of the cloud.
-
-    Shapes:
-        - normal: (N, 3), of all points of the part
-        - rows: (m,)
-        - output: (m, 2) float64
-    """
+def part_curvatures(
+    subsets: Subsets,
+    normal: Tensor,  # (N, 3)
+    rows: np.ndarray,  # (m,)
+) -> Tensor:  # (m, 2) float64
+    """Curvatures at some rows of a part of a cloud, times the spacing of the cloud."""
     x, n = torch.from_numpy(subsets.x), torch.nn.functional.normalize(normal.double(), dim=-1)
     out, k = x.new_zeros(len(rows), 2), min(NEIGHBORS, len(x))
     if k < 3:
@@ -185,7 +179,10 @@ def _solve(gram: Tensor) -> tuple[Tensor, Tensor]:  # (11, 11, m) -> (10, m), (m
     variance = torch.zeros_like(a[0, 0])
     for j in range(_ALL):
         if j == _WANTED:  # what is left is the inverse of the covariance of the wanted
-            variance = _inverse_trace(a[j:_ALL, j:_ALL])
+            wanted = packed(a[j:_ALL, j:_ALL].permute(2, 0, 1))
+            cofactors = adjugate(wanted)
+            det = dot(wanted[[0, 3, 4]], cofactors[[0, 3, 4]])
+            variance = (trace(cofactors) / det).clamp_min(0.0)
         a[j + 1 :, j + 1 :] -= (a[j + 1 :, j] / a[j, j])[:, None] * a[j, j + 1 :]
     c = torch.empty_like(a[:_ALL, 0])
     for j in reversed(range(_ALL)):
@@ -193,20 +190,8 @@ def _solve(gram: Tensor) -> tuple[Tensor, Tensor]:  # (11, 11, m) -> (10, m), (m
     return c, variance
 
 
-def _inverse_trace(m: Tensor) -> Tensor:  # (3, 3, m) -> (m,)
-    packed = torch.stack((m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]))
-    cofactors = adjugate(packed)
-    det = packed[0] * cofactors[0] + packed[3] * cofactors[3] + packed[4] * cofactors[4]
-    return (trace(cofactors) / det).clamp_min(0.0)
-
-
 def frame(normal: Tensor) -> Tensor:  # (m, 3) -> (m, 3, 3)
-    """Two tangents and the normal, as columns: an orthonormal right-handed frame.
-
-    Shapes:
-        - normal: (m, 3) unit
-        - output: (m, 3, 3)
-    """
+    """Two tangents and the unit normal, as columns: an orthonormal right-handed frame."""
     x, y, z = normal.unbind(-1)
     sign = torch.where(z < 0, -1.0, 1.0).to(z)
     a = -1 / (sign + z)  # never divides by less than 1
@@ -226,11 +211,6 @@ def graph_curvatures(
               \kappa = \text{eigenvalues of } -L^{-1} II\, L^{-T}
 
     Positive where the surface bends away from +z, as a sphere does from its outward normal.
-
-    Shapes:
-        - first: (m, 2)
-        - second: (m, 3)
-        - output: (m, 2)
     """
     p, q = first.unbind(-1)
     E, F = 1 + p * p, p * q

@@ -48,8 +48,7 @@ def scaled(m: Tensor, noise: Tensor | float = _FLAT) -> Tensor:
     sign: they become zero.
     """
     size = trace(m)
-    there = size > noise
-    return torch.where(there, m / torch.where(there, size, 1.0), 0.0)
+    return torch.where(size > noise, m / torch.where(size > noise, size, 1.0), 0.0)
 
 
 def adjugate(m: Tensor) -> Tensor:  # (6, ...) -> (6, ...)
@@ -139,9 +138,8 @@ def smallest(
 
 def _across(v: Tensor) -> Tensor:  # (3, ...) -> (3, ...)
     """The unit vector across the unit vector v that is nearest to +z, or to +x."""
-    vertical = v[2].abs() >= 1 - 1e-6
-    nothing = torch.zeros_like(v[0])
-    toward = torch.stack((vertical.to(v), nothing, (~vertical).to(v)))
+    vertical = (v[2].abs() >= 1 - 1e-6).to(v)
+    toward = torch.stack((vertical, torch.zeros_like(vertical), 1 - vertical))
     return unit(toward - dot(toward, v) * v)
 
 

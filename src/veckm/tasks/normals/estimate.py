@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import as_file, files
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,7 +28,6 @@ from veckm.tasks.normals.untrained import moment_normals, window_reach
 
 Method = Literal["network", "moments"]
 
-_WEIGHTS = "normals"
 #: Up to this many points the parts of one cloud are too small to be shared among workers.
 _SMALL = 8192
 #: The root mean square angle between random directions is about this many degrees.
@@ -66,10 +66,9 @@ def estimate_normals(
     viewpoint: Tensor | None = None,  # (3,)
     method: Method = "network",
 ) -> Tensor:
-    """Unit normals of a cloud in any units, without parameters.
+    """Unit normals of a cloud in any units, without parameters, in the shape of `pos`.
 
-    Shapes:
-        returns: as pos. See :func:`veckm.tasks.normals.estimate` for errors and curvature.
+    See :func:`veckm.tasks.normals.estimate` for the options, errors and curvature.
     """
     return estimate(pos, batch=batch, orient=orient, viewpoint=viewpoint, method=method).normal
 
@@ -110,27 +109,21 @@ def estimate(
         )
     check_options(orient, viewpoint, method)
     flat = as_points(pos, batch, "pos")
-    clouds = [part for part in flat.flat.split(flat.counts) if len(part)] if len(flat) else []
+    ends = accumulate(flat.counts if len(flat) else (), initial=0)
+    clouds = [slice(a, b) for a, b in pairwise(ends) if a < b]
     if method == "network" and net is None and clouds:
         net = shipped()  # loaded once, before the workers ask for it
-    parts: dict[int, Estimate] = {}
+    outputs = [pos.new_empty(len(flat), *shape) for shape in ((3,), (), (2,))[: 2 + curvature]]
 
-    def work(number: int) -> None:
-        parts[number] = _single(clouds[number], orient, viewpoint, curvature, method, net)
+    def work(cloud: slice) -> None:
+        found = _single(flat.flat[cloud], orient, viewpoint, curvature, method, net)
+        for out, values in zip(outputs, found, strict=True):
+            out[cloud] = values
 
     # Small clouds in parallel; large ones one after the other, each shared among the workers.
-    small = max(map(len, clouds), default=0) <= _SMALL
-    count = workers(torch.device("cpu"), 4 * len(clouds)) if small else 1
-    share(range(len(clouds)), lambda _: work, count)
-    lead, none = pos.shape[:-1], pos.new_zeros(0, 3)
-    found = [parts[number] for number in range(len(clouds))]
-    found = found or [Estimate(none, none[:, 0], none[:, :2] if curvature else None)]
-    curvatures = [p.curvature for p in found if p.curvature is not None]
-    return Estimate(
-        torch.cat([p.normal for p in found]).view(*lead, 3),
-        torch.cat([p.error for p in found]).view(lead),
-        torch.cat(curvatures).view(*lead, 2) if curvatures else None,
-    )
+    small = all(cloud.stop - cloud.start <= _SMALL for cloud in clouds)
+    share(clouds, lambda _: work, workers(torch.device("cpu"), 4 * len(clouds)) if small else 1)
+    return Estimate(*(out.view(*pos.shape[:-1], *out.shape[1:]) for out in outputs))
 
 
 def check_options(orient: str, viewpoint: object, method: str) -> None:
@@ -152,21 +145,20 @@ def _single(
     curvature: bool,
     method: Method,
     net: NormalNet | None,
-) -> Estimate:
+) -> list[Tensor]:  # (N, 3), (N,), and (N, 2) if asked for
     """One cloud in memory: a part that is the whole."""
-    order, back = curve_order(pos.cpu()), torch.empty(len(pos), dtype=torch.int64)
-    back[order] = torch.arange(len(pos))  # in the order of the curve neighbors are near in memory
+    order = curve_order(pos.cpu())  # in the order of the curve neighbors are near in memory
+    back = order.argsort()
     stats, rows = stats_of(pos), np.arange(len(pos))
     x = stats.scaled(pos.detach().cpu()[order].double().numpy())
     part = PartEstimator(x, order.numpy(), stats, method, net)
     normal, error = (found[back] for found in part.estimate(rows))
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
-    curved = None
-    if curvature:
-        bent = part_curvatures(part.subsets, normal[order], rows)[back]
-        curved = (bent / stats.spacing).to(pos)
-    return Estimate(normal.to(pos), error.to(pos), curved)
+    if not curvature:
+        return [normal, error]
+    curved = part_curvatures(part.subsets, normal[order], rows)[back]
+    return [normal, error, curved / stats.spacing]
 
 
 class PartEstimator:
@@ -202,16 +194,16 @@ class PartEstimator:
         if self.net is None:
             normal, error = moment_normals(self.x, rows)
         else:
-            needed = self.subsets.dependencies(rows, len(self.net.stages))
-            found = self.net(self.subsets.pyramid(needed), needed.stages)
-            normal, error = found.normal[rows], found.error[rows]
+            planes, *stages = self.subsets.dependencies(rows, len(self.net.stages))
+            normals, errors = self.net(self.subsets.pyramid(planes), stages)
+            normal, error = normals[rows], errors[rows]
         return normal, torch.full_like(error, _GUESS) if self.stats.collinear else error
 
 
 @lru_cache(maxsize=1)
 def shipped() -> NormalNet:
     """The network with the weights that come with the package."""
-    with as_file(files("veckm.weights") / f"{_WEIGHTS}.safetensors") as path:
+    with as_file(files("veckm.weights") / "normals.safetensors") as path:
         return load(path)
 
 

@@ -9,16 +9,12 @@ from torch import Tensor
 def angle_error(
     n: Tensor,  # (M, 3)
     m: Tensor,  # (M, 3)
-) -> Tensor:  # (M,)
+) -> Tensor:  # (M,) float64
     r"""Angle between two lines in degrees, from 0 to 90: a normal and its opposite are equal.
 
     .. math:: \arccos |n \cdot m| = \operatorname{atan2}(|n \times m|, |n \cdot m|)
 
     The second form is exact at small angles and does not need unit length.
-
-    Shapes:
-        - n, m: (M, 3)
-        - output: (M,) float64
     """
     if n.shape != m.shape or n.dim() != 2 or n.shape[1] != 3:
         raise ValueError(f"expected two tensors (M, 3) of normals, got {n.shape} and {m.shape}")
@@ -31,9 +27,7 @@ def angle_error(
     return torch.atan2(sine, (n * m).sum(-1).abs()).rad2deg()
 
 
-def rmse(
-    errors: Tensor,  # (M,)
-) -> float:
+def rmse(errors: Tensor) -> float:  # (M,)
     r"""Root mean square of the errors, :math:`\sqrt{\tfrac1M \sum_i e_i^2}`."""
     if not len(errors):
         raise ValueError("there are no errors to average: no point was evaluated")

@@ -6,7 +6,7 @@ and streets. Number of points, noise and density of every cloud depend on the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,6 @@ from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
 
-_SIZES = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
 #: A third of the clouds have no noise, about half a level of the benchmark, the others any between.
 _LEVELS = tuple(NOISE[name] for name in ("low", "med", "high"))
 _CLEAN, _LEVEL = 0.35, 0.8
@@ -27,39 +26,41 @@ _LEAST, _MOST = 0.0004, 0.015
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CloudCounts:
     """How many clouds of each kind."""
 
     per_mesh: int = 3  #: clouds of each mesh
     procedural: int = 70  #: clouds of procedural surfaces
     scans: int = 20  #: clouds of statues and streets as scanners see them
     seed: int = 0  #: of everything that is random
-    sizes: tuple[int, ...] = _SIZES  #: points of a cloud, one of these
+    #: Points of a cloud, one of these.
+    sizes: tuple[int, ...] = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
 
 
 def clouds(
-    meshes: Mapping[str, Mesh], recipe: Recipe
+    meshes: Mapping[str, Mesh], counts: CloudCounts
 ) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
-    """All clouds of a recipe, one after the other."""
-    for k, (name, source) in enumerate(_sources(meshes, recipe)):
-        generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + k)
-        yield name, *_cloud(source, generator, recipe.sizes)
-    for k in range(recipe.scans):
-        generator = torch.Generator().manual_seed(1_000_003 * recipe.seed + 500_000 + k)
-        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, generator, recipe.sizes)
+    """All clouds of these counts, one after the other."""
+    for k, (name, source) in enumerate(_sources(meshes, counts)):
+        yield name, *_cloud(source, *_drawn(counts, k))
+    for k in range(counts.scans):
+        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, *_drawn(counts, 500_000 + k))
 
 
-def _sources(meshes: Mapping[str, Mesh], recipe: Recipe) -> Iterator[tuple[str, Surface]]:
+def _drawn(counts: CloudCounts, k: int) -> tuple[int, torch.Generator]:
+    """The number of points of a cloud, and the generator of the rest of it."""
+    generator = torch.Generator().manual_seed(1_000_003 * counts.seed + k)
+    return counts.sizes[int(torch.randint(len(counts.sizes), (), generator=generator))], generator
+
+
+def _sources(meshes: Mapping[str, Mesh], counts: CloudCounts) -> Iterator[tuple[str, Surface]]:
     for name, mesh in meshes.items():
-        yield from [(name, mesh)] * recipe.per_mesh
-    for k in range(recipe.procedural):
-        yield f"procedural {k}", random_surface(1000 * recipe.seed + k)
+        yield from [(name, mesh)] * counts.per_mesh
+    for k in range(counts.procedural):
+        yield f"procedural {k}", random_surface(1000 * counts.seed + k)
 
 
-def _cloud(
-    source: Surface, generator: torch.Generator, sizes: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
+def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     kind, level, which, between = uniform(generator, 4).tolist()
     uneven = kind > 0.75
     density = ("stripe" if kind > 0.875 else "gradient") if uneven else "none"
@@ -70,15 +71,11 @@ def _cloud(
         noise = _LEVELS[int(3 * which)]
     else:
         noise = _LEAST * (_MOST / _LEAST) ** between
-    pos = add_noise(made.pos, noise, generator) if noise else made.pos
-    return pos, made.normal
+    return add_noise(made.pos, noise, generator) if noise else made.pos, made.normal
 
 
-def _scan(
-    number: int, statue: bool, generator: torch.Generator, sizes: Sequence[int]
-) -> tuple[Tensor, Tensor]:
+def _scan(number: int, statue: bool, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A statue from a few places or a street from a car; number 0 of both is for demonstrations."""
-    n = sizes[int(torch.randint(len(sizes), (), generator=generator))]
     noise = 4.0 ** (2 * float(uniform(generator)) - 1)  # a quarter to four times the usual
     if statue:
         shape = scan(n, generator, form=number, noise=0.002 * noise)

@@ -18,10 +18,8 @@ are then long vector operations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -42,28 +40,16 @@ from veckm.tasks.normals.pyramid import (
 
 #: Points whose neighbors are read together: what a stage holds of them stays in the cache.
 _ROWS = 1024
-#: Points whose eigenvectors are computed together.
-_PREDICTED = 4096
+#: Points whose eigenvectors are computed together: these take many short operations.
+_POINTS = 4096
 #: Invariants of a neighbor, and of the point itself.
 EDGE = 9
 POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
 #: The unit of the predicted error, in degrees.
-_DEGREES = 5.0
-
-
-@dataclass(frozen=True)
-class StageOutput:
-    """Predictions of a stage for N points."""
-
-    normal: Tensor  # (N, 3) unit
-    plane: Tensor  # (N, 3) unit: that of the weighted plane alone
-    error: Tensor  # (N,) the expected angle error, in degrees
-
-    @cached_property
-    def table(self) -> Tensor:
-        """(N, 4), what the next stage reads: the normal, and the logarithm of the error."""
-        error = (self.error.clamp(0.05, 90.0) / _DEGREES).log()
-        return torch.cat([self.normal, error[:, None]], 1)
+DEGREES = 5.0
+#: Logarithms of the error that a stage predicts, and that the next one reads: 0.05 to 90 degrees.
+_PREDICTED = (-6.0, 3.0)
+_READ = (math.log(0.05 / DEGREES), math.log(90 / DEGREES))
 
 
 @dataclass(frozen=True)
@@ -77,28 +63,8 @@ class StageInput:
     own: Tensor  # (3, O, B) unit normals of the point itself
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What remains of the neighbors: a few numbers per point, points last."""
-
-    spread: Tensor  # (6, B) covariance of the weighted neighbors
-    votes: Tensor  # (6, B) sum of v n n^T over all normals but that of the plane
-    share: Tensor  # (B,) v of the normal of the plane
-    context: Tensor  # (C, B)
-
-
-Part = TypeVar("Part", StageInput, Summary)
-
-
-def join(parts: Sequence[Part]) -> Part:
-    """Inputs, or summaries, of several sets of points as one."""
-    kind = type(parts[0])
-    names = kind.__dataclass_fields__
-    return kind(**{name: torch.cat([getattr(p, name) for p in parts], -1) for name in names})
-
-
-def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: StageOutput | None) -> StageInput:
-    """The input of a stage at the points `rows` (B,), given the previous stage at all points.
+def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> StageInput:
+    """The input of a stage at the points `rows` (B,), given the previous stage at all, (N, 4).
 
     The first stage takes each level's own normal as reference, the others the normal so far.
     """
@@ -114,11 +80,10 @@ def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: StageOutput | None) 
         reference, votes, error, own_error = own, theirs, seen[ROUGHNESS], mine[ROUGHNESS, 0]
         options, best = own, own[:, 1]
     else:
-        table = previous.table
-        there = table.index_select(0, index.view(-1)).t().reshape(4, LEVELS, NEIGHBORS, count)
-        here = table.index_select(0, rows).t()
-        best, own_error = here[:3], here[3]
-        votes, error = there[:3], there[3]
+        there = previous.index_select(0, index.view(-1)).t().reshape(4, LEVELS, NEIGHBORS, count)
+        here = previous.index_select(0, rows).t()
+        best, own_error = here[:3], here[3].clamp(*_READ)
+        votes, error = there[:3], there[3].clamp(*_READ)
         reference = best[:, None].expand(-1, LEVELS, -1)
         options = torch.cat([own, best[:, None]], 1)
     offset = seen[POSITION] - mine[POSITION, :1, None]
@@ -185,12 +150,16 @@ class Stage(nn.Module):
         nn.init.zeros_(self.level_logits.weight)
         nn.init.zeros_(self.level_logits.bias)
 
-    def forward(self, inputs: StageInput) -> StageOutput:
-        """Inputs of B points to predictions for them."""
-        return self.predict(self.summarize(inputs))
+    def forward(self, inputs: Iterable[StageInput]) -> tuple[Tensor, Tensor]:  # (B, 4), (B, 3)
+        """Normal and logarithm of its expected error, and the normal of the plane alone."""
+        return self._predict(torch.cat([self._summarize(part) for part in inputs], 1))
 
-    def summarize(self, inputs: StageInput) -> Summary:
-        """Weigh the neighbors: all that is many times as large as the output."""
+    def _summarize(self, inputs: StageInput) -> Tensor:  # (13 + C, B)
+        """Weigh the neighbors: what is left of them is a few numbers per point.
+
+        The covariance of the weighted neighbors (6), the sum of v n n^T over all normals but that
+        of the plane (6), v of the plane (1), and the context (C).
+        """
         L, _, K, B = inputs.edge.shape
         edge = inputs.edge.reshape(L, EDGE, K * B)
         h = functional.relu(torch.baddbmm(self.bias1, self.layer1, edge), inplace=True)
@@ -203,58 +172,43 @@ class Stage(nn.Module):
         logits = torch.bmm(self.logits, z.view(L, -1, K * B)).view(L, 2, K, B)
         logits = logits + self.level_logits(c).t().reshape(L, 2, 1, B)
         logits = logits.transpose(0, 1).reshape(2, L * K, B)
-        spread = _spread(inputs.offset.reshape(3, L * K, B), logits[0].softmax(0))
+        d = inputs.offset.reshape(3, L * K, B)
+        w = logits[0].softmax(0) / (eigen.dot(d, d) + 0.05)  # far ones count by their angle
+        w = w / w.sum(0)
+        spread = (eigen.outer(d - (d * w).sum(1, keepdim=True)) * w).sum(1)
         v = torch.cat((logits[1], self.option_logits(c).t() + math.log(K))).softmax(0)  # (E, B)
         n = torch.cat((inputs.votes.reshape(3, L * K, B), inputs.own), 1)
-        return Summary(spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1], c.t())
+        return torch.cat((spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1:], c.t()))
 
-    def predict(self, summary: Summary) -> StageOutput:
-        """Eigenvectors and the expected error, of any number of points at once."""
-        plane = eigen.smallest(summary.spread)  # (3, B)
-        T = summary.votes + eigen.outer(plane) * summary.share  # (6, B)
+    def _predict(self, summary: Tensor) -> tuple[Tensor, Tensor]:
+        plane = eigen.smallest(summary[:6])  # (3, B)
+        T = summary[6:12] + eigen.outer(plane) * summary[12]  # (6, B)
         normal = eigen.dominant(T)
         agreement = eigen.dot(eigen.times(T, normal), normal)
         same = eigen.dot(normal, plane).abs()
-        known = torch.cat((summary.context, agreement[None], same[None])).t().detach()
-        error = _DEGREES * self.error_head(known)[:, 0].clamp(-6.0, 3.0).exp()
-        return StageOutput(normal.t(), plane.t(), error)
-
-
-def _spread(v: Tensor, weights: Tensor) -> Tensor:  # (3, E, B), (E, B) -> (6, B)
-    """The covariance of the weighted neighbors; far ones count by their angle."""
-    w = weights / (eigen.dot(v, v) + 0.05)
-    w = w / w.sum(0)
-    v = v - (v * w).sum(1, keepdim=True)
-    return (eigen.outer(v) * w).sum(1)
+        known = torch.cat((summary[13:], agreement[None], same[None])).t().detach()
+        return torch.cat((normal.t(), self.error_head(known).clamp(*_PREDICTED)), 1), plane.t()
 
 
 @one_thread()
+@torch.no_grad()
 def run_stage(
-    stage: Stage, pyramid: Pyramid, previous: StageOutput | None, rows: Tensor | None = None
-) -> StageOutput:
+    stage: Stage, pyramid: Pyramid, previous: Tensor | None, rows: Tensor | None = None
+) -> Tensor:  # (N, 4)
     """A stage at all points of a cloud, given the output of the previous one.
 
-    With `rows` (n,) at those only; the other rows of the output are undefined.
-
-    Neighbors are summarized in small parts that stay in the cache; the summaries, a few numbers per
-    point, are processed in large ones, because eigenvectors take many short operations.
+    The output is the normal and the logarithm of its expected error, in units of `DEGREES`. With
+    `rows` (n,) it is computed at those only, and the other rows are undefined.
     """
-    size, like = len(pyramid), pyramid.radius
-    out = StageOutput(like.new_empty(size, 3), like.new_empty(size, 3), like.new_empty(size))
-    asked = torch.arange(size) if rows is None else rows
-    if previous is not None:
-        _ = previous.table  # computed once, before the workers read it
+    out = pyramid.radius.new_empty(len(pyramid.radius), 4)
+    asked = torch.arange(len(out)) if rows is None else rows
+    large = asked.split(_POINTS) if len(asked) else ()
 
     def work(rows: Tensor) -> None:
         parts = rows.split(_ROWS)
-        summaries = [stage.summarize(gather_inputs(pyramid, part, previous)) for part in parts]
-        found = stage.predict(join(summaries))
-        out.normal[rows], out.plane[rows] = found.normal, found.plane
-        out.error[rows] = found.error
+        out[rows] = stage(gather_inputs(pyramid, part, previous) for part in parts)[0]
 
-    large = asked.split(_PREDICTED) if len(asked) else ()
-    with torch.no_grad():
-        share(large, lambda _: work, workers(like.device, 4 * len(large)))
+    share(large, lambda _: work, workers(out.device, 4 * len(large)))
     return out
 
 
@@ -271,14 +225,16 @@ class NormalNet(nn.Module):
             made = [Stage(LEVELS + (k > 0), hidden, context) for k in range(stages)]
         self.stages = nn.ModuleList(made)  # type: ignore[assignment]
 
-    def forward(self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None) -> StageOutput:
-        """Normals and expected errors of all points, without a graph.
+    def forward(
+        self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None
+    ) -> tuple[Tensor, Tensor]:  # (N, 3), (N,)
+        """Normals of all points and their expected errors in degrees, without a graph.
 
         With `rows` each stage is run at its own (n,) only: those that the next stage reads.
         """
-        previous = None
+        out = None
         for number, stage in enumerate(self.stages):
             asked = None if rows is None else torch.from_numpy(rows[number])
-            previous = run_stage(stage, pyramid, previous, asked)
-        assert previous is not None
-        return previous
+            out = run_stage(stage, pyramid, out, asked)
+        assert out is not None
+        return out[:, :3], DEGREES * out[:, 3].exp()

@@ -24,53 +24,39 @@ def orient(
     *,
     viewpoint: Tensor | Sequence[float] | None = None,  # (3,) or (N, 3)
 ) -> Tensor:  # (N, 3)
-    r"""The same normals, each or its opposite, so that they point one way.
+    r"""The same unit normals, each or its opposite, so that they point one way.
 
     .. math:: n_i \to s_i n_i, \qquad s_i \in \{-1, 1\}
 
-    ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards `viewpoint`, one position
-    for all or one per point. ``"up"`` turns every normal to the side of +z. ``"consistent"``
-    makes neighbors agree, and turns each connected piece outwards, so that the volume it encloses
-    is positive; a flat piece, which encloses none, is turned up (an upright one to +x, else +y).
+    ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards the position of the
+    sensor, one for all or one per point. ``"up"`` turns every normal to the side of +z.
+    ``"consistent"`` makes neighbors agree, and turns each connected piece outwards, so that the
+    volume it encloses is positive; a flat piece, which encloses none, is turned up (an upright one
+    to +x, else +y).
 
     The given signs do not matter: a normal at right angles to the given direction gets its first
     component that is not zero positive.
-
-    Args:
-        pos: the cloud.
-        normal: unit normals.
-        how: the rule.
-        viewpoint: where the sensor was, for ``"viewpoint"``.
-
-    Shapes:
-        - pos, normal: (N, 3)
-        - viewpoint: (3,) or (N, 3)
-        - output: (N, 3)
     """
     check_cloud(pos)
     check_cloud(normal, "normal", pos)
     if how == "none":
         return normal
     if how == "viewpoint":
-        return normal * _side(normal, _places(viewpoint, pos) - pos.detach().double())
+        if viewpoint is None:
+            raise ValueError('how="viewpoint" needs to know where from: pass viewpoint=(x, y, z)')
+        places = torch.as_tensor(viewpoint, dtype=torch.float64, device=pos.device)
+        if places.shape not in ((3,), pos.shape):
+            raise ValueError(
+                f"viewpoint must have shape (3,) or {tuple(pos.shape)}, got {tuple(places.shape)}"
+            )
+        check_finite(places, "viewpoint")
+        return normal * _side(normal, places - pos.detach().double())
     if how == "up":
         return normal * _side(normal, torch.eye(3, dtype=torch.float64, device=pos.device)[2])
     if how == "consistent":
         sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
         return normal * torch.from_numpy(sign).to(normal)[:, None]
     raise ValueError(f'how must be "none", "viewpoint", "up" or "consistent", got {how!r}')
-
-
-def _places(viewpoint: Tensor | Sequence[float] | None, pos: Tensor) -> Tensor:
-    if viewpoint is None:
-        raise ValueError('how="viewpoint" needs to know where from: pass viewpoint=(x, y, z)')
-    places = torch.as_tensor(viewpoint, dtype=torch.float64, device=pos.device)
-    if places.shape not in ((3,), pos.shape):
-        raise ValueError(
-            f"viewpoint must have shape (3,) or {tuple(pos.shape)}, got {tuple(places.shape)}"
-        )
-    check_finite(places, "viewpoint")
-    return places
 
 
 def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -> (N, 1)

@@ -13,7 +13,6 @@ middle of the whole (`stats.py`), has the pyramid of the whole, up to the accura
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +25,7 @@ from veckm.engines import GridTooLarge
 from veckm.engines.lattice import Lattice
 from veckm.functional import moments
 from veckm.knn import build_tree, query
-from veckm.moments import Moments, local_moments
+from veckm.moments import local_moments
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
 from veckm.tasks.normals.stats import break_ties, hash_cells, stats_of, thinned
@@ -61,34 +60,13 @@ class Pyramid:
     radius: Tensor  # (N, L): the distance of the farthest of them
     table: Tensor  # (N, L, 8): position of a point at a level, and the plane there
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @property
-    def pos(self) -> Tensor:
-        """(N, 3)."""
-        return self.table[:, 0, POSITION]
-
-    @property
-    def normal(self) -> Tensor:
-        """(N, L, 3): of the plane of the neighbors."""
-        return self.table[:, :, NORMAL]
-
 
 def make_pyramid(pos: Tensor) -> Pyramid:  # (N, 3), N >= 1
     """The pyramid of a whole cloud."""
     stats = stats_of(pos)
     x = stats.scaled(pos.detach().cpu().double().numpy())
     subsets = Subsets(x, np.arange(len(x)))
-    return subsets.pyramid(subsets.dependencies(np.arange(len(x)), 0))
-
-
-@dataclass(frozen=True)
-class Dependencies:
-    """The rows that the estimates at some rows depend on."""
-
-    stages: Sequence[np.ndarray]  # for each stage of the network the rows that it must compute
-    planes: np.ndarray  # the rows whose planes the first stage reads
+    return subsets.pyramid(*subsets.dependencies(np.arange(len(x)), 0))
 
 
 class Subsets:
@@ -127,8 +105,6 @@ class Subsets:
     def find(self, rows: np.ndarray) -> None:
         """The K nearest in every subset of some points, unless they are known: index, radius."""
         rows = rows[~self._known[rows]]
-        if not len(rows):
-            return
         self._known[rows] = True
         at = self.moved[rows]
         for level, (tree, members) in enumerate(zip(self.trees, self.members, strict=True)):
@@ -145,48 +121,43 @@ class Subsets:
         Every stage of the network reads the previous one at the neighbors. The planes of these come
         from windows around them, and from members that represent points as far as their radius.
         """
-        needed = self.dependencies(rows, stages)
+        _, *needed = self.dependencies(rows, stages)
         far = np.maximum(2 * self.radius[:, -1], window_reach())
-        for some in needed.stages:
+        for some in needed:
             step = far.copy()
             step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
             far = step
-        out: np.ndarray = far[rows].astype(np.float64)
-        return out
+        return np.asarray(far[rows], np.float64)
 
-    def dependencies(self, rows: np.ndarray, stages: int) -> Dependencies:
-        """Follow the neighbors of some rows through the stages of the network, last to first."""
+    def dependencies(self, rows: np.ndarray, stages: int) -> list[np.ndarray]:
+        """The rows that estimates at some rows depend on: of the planes that the first stage reads,
+        then of each stage of the network those that it must compute.
+        """
         inside = np.zeros(len(self.x), bool)
         inside[rows] = True
         reached = [rows]
         self.find(rows)
-        for _ in range(stages):
-            if len(reached[-1]) < len(inside):
-                _mark(inside, self.index, reached[-1])
-                reached.append(np.flatnonzero(inside))
-                self.find(reached[-1])
-            else:
-                reached.append(reached[-1])
-        planes = reached[-1]
-        if len(planes) < len(inside):
-            members = inside.copy()
-            _mark(members, self.index[:, 1:], planes)
-            self.find(np.flatnonzero(members))
-        return Dependencies(reached[-2::-1], planes)
+        for _ in range(stages):  # from the last stage to the first
+            if len(reached[0]) < len(inside):
+                _mark(inside, self.index, reached[0])
+                self.find(np.flatnonzero(inside))
+            reached.insert(0, np.flatnonzero(inside))
+        if len(reached[0]) < len(inside):
+            _mark(inside, self.index[:, 1:], reached[0])
+            self.find(np.flatnonzero(inside))
+        return reached
 
     @one_thread()
-    def pyramid(self, needed: Dependencies) -> Pyramid:
-        """Planes of all levels at the rows `needed.planes`; other rows of it are undefined."""
-        rows = torch.from_numpy(needed.planes)
-        x = torch.from_numpy(self.x)
-        own = self.x[needed.planes]
-        place = (x - torch.from_numpy((own.min(0) + own.max(0)) / 2)).float()
-        index, radius = torch.from_numpy(self.index), torch.from_numpy(self.radius)
-        made = Pyramid(index, radius, torch.empty(len(x), LEVELS, 8))
+    def pyramid(self, planes: np.ndarray) -> Pyramid:
+        """Planes of all levels at the rows `planes`; other rows of it are undefined."""
+        rows, x = torch.from_numpy(planes), torch.from_numpy(self.x)
+        place = (x - (x[rows].amin(0) + x[rows].amax(0)) / 2).float()
+        radius = torch.from_numpy(self.radius)
+        made = Pyramid(torch.from_numpy(self.index), radius, torch.empty(len(x), LEVELS, 8))
         for level in range(LEVELS):
-            clusters = _single_points(place)
-            if level:
-                clusters = _clusters(place, self._owners(level), radius[:, level])
+            # At the finest level every point represents itself.
+            owner = self._owners(level) if level else torch.arange(len(x))
+            clusters = _clusters(place, owner, radius[:, level])
             made.table[:, level, POSITION] = clusters[1]
             left = _window_planes(level, x, made, rows) if level in _SIGMA else rows
             _cluster_planes(level, place, made, left, clusters)
@@ -221,11 +192,6 @@ def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
 
 
 _Clusters = tuple[Tensor, Tensor, Tensor]  # (N,) points, (N, 3) their mean, (N, 6) covariance
-
-
-def _single_points(place: Tensor) -> _Clusters:
-    """At the finest level every point represents itself."""
-    return place.new_ones(len(place)), place, place.new_zeros(1, 6).expand(len(place), -1)
 
 
 def _clusters(place: Tensor, owner: Tensor, radius: Tensor) -> _Clusters:
@@ -269,23 +235,19 @@ def _cluster_planes(
 
 def _window_planes(level: int, x: Tensor, made: Pyramid, rows: Tensor) -> Tensor:
     """Planes of a smooth window over all points; returns the rows where it holds too few."""
-    wanted = rows.new_zeros(len(x), dtype=torch.bool)
-    wanted[rows] = True
     own, far = x[rows], window_reach()
     near = ((x >= own.amin(0) - far) & (x <= own.amax(0) + far)).all(1)
-    at = (near.cumsum(0) - 1)[rows]
-    m = _moments(level, x[near], None if bool(wanted.all()) else wanted[near])
+    at, beta = (near.cumsum(0) - 1)[rows], 1 / _SIGMA[level]
+    some, wanted = x[near], None
+    if len(rows) < len(x):
+        wanted = torch.zeros(len(some), dtype=torch.bool).index_fill_(0, at, True)
+    try:
+        m = local_moments(some, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
+    except (GridTooLarge, OverflowError):  # few points far apart: another engine
+        m = moments(some.float(), beta=beta, eps=_EPS, progress=False, validate=False)
     middle = m.mean[at].t() / made.radius[rows, level]
     _write(made.table, rows, level, middle, eigen.packed(m.covariance[at]))
     return rows[m.weight[at] < _FEWEST]
-
-
-def _moments(level: int, x: Tensor, wanted: Tensor | None) -> Moments:
-    beta = 1 / _SIGMA[level]
-    try:
-        return local_moments(x, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
-    except (GridTooLarge, OverflowError):  # few points far apart: another engine
-        return moments(x.float(), beta=beta, eps=_EPS, progress=False, validate=False)
 
 
 def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:

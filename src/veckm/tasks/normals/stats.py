@@ -56,12 +56,13 @@ class GlobalStats:
         low, high = np.min([b for _, b, _ in boxes], 0), np.max([b for _, _, b in boxes], 0)
         middle, extent = (low + high) / 2, float((high - low).max()) or 1.0
         first, second = np.zeros(3), np.zeros((3, 3))
-        rank, probes = np.zeros(0, np.uint64), np.zeros((0, 3))
+        probes = np.zeros((0, 3))
         for x in chunks():
             off = x - middle
             first, second = first + off.sum(0), second + off.T @ off
-            cells = np.floor(off / extent * _PROBE_CELLS).astype(np.int64)
-            rank, probes = _least(rank, probes, hash_cells(cells), x)
+            some = np.concatenate([probes, x])
+            cells = np.floor((some - middle) / extent * _PROBE_CELLS).astype(np.int64)
+            probes = _least(some, hash_cells(cells))
         mean = first / count
         spread = np.sqrt(np.linalg.eigvalsh(second / count - np.outer(mean, mean)).clip(0))
         tiny = 4 * rounding * np.abs([low, high]).max()
@@ -72,8 +73,7 @@ class GlobalStats:
 
     def scaled(self, x: np.ndarray) -> np.ndarray:  # (..., 3) -> (..., 3) float64
         """Positions in units of the spacing, about the middle."""
-        out: np.ndarray = (x - np.array(self.middle)) / self.spacing
-        return out
+        return np.asarray((x - np.array(self.middle)) / self.spacing)
 
 
 def stats_of(pos: Tensor) -> GlobalStats:  # (N, 3)
@@ -82,16 +82,12 @@ def stats_of(pos: Tensor) -> GlobalStats:  # (N, 3)
     return GlobalStats.of(lambda: [x], torch.finfo(pos.dtype).eps)
 
 
-def _least(
-    rank: np.ndarray, probes: np.ndarray, new_rank: np.ndarray, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:  # (p,), (p, 3)
-    """The probes of least rank so far; equal ranks by coordinates, so that any order will do."""
-    rank, probes = np.concatenate([rank, new_rank]), np.concatenate([probes, x])
+def _least(x: np.ndarray, rank: np.ndarray) -> np.ndarray:  # (n, 3), (n,) -> (p, 3)
+    """The probes of least rank; equal ranks by coordinates, so that any order will do."""
     if len(rank) > _PROBES:
         some = rank <= np.partition(rank, _PROBES - 1)[_PROBES - 1]
-        rank, probes = rank[some], probes[some]
-    best = np.lexsort((*probes.T, rank))[:_PROBES]
-    return rank[best], probes[best]
+        x, rank = x[some], rank[some]
+    return x[np.lexsort((*x.T, rank))[:_PROBES]]
 
 
 def _spacing(probes: np.ndarray, chunks: Chunks, k: int, extent: float) -> float:

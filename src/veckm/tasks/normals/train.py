@@ -10,29 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from veckm.data.samples import generator_of
-from veckm.parallel import one_thread, threads
-from veckm.tasks.normals.network import (
-    NormalNet,
-    Stage,
-    StageOutput,
-    gather_inputs,
-    join,
-    run_stage,
-)
-from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
+from veckm.parallel import share, threads
+from veckm.tasks.normals.network import DEGREES, NormalNet, Stage, gather_inputs, run_stage
+from veckm.tasks.normals.pyramid import Pyramid
 from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
-#: Steps between checkpoints.
-_STEPS = 100
+_STEPS = 100  # between checkpoints
 
 
 @dataclass(frozen=True)
@@ -52,12 +44,7 @@ class Example:
 
     pyramid: Pyramid
     truth: Tensor  # (N, 3)
-    previous: StageOutput | None = None  # of the previous stage, at all points
-
-
-def make_example(pos: Tensor, normal: Tensor) -> Example:
-    """The pyramid of a cloud and its true normals."""
-    return Example(make_pyramid(pos), normal.float())
+    previous: Tensor | None = None  # (N, 4) of the previous stage
 
 
 def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
@@ -66,23 +53,23 @@ def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
     return torch.atan2((sine + 1e-8).sqrt(), (n * m).sum(-1).abs())
 
 
-def loss_of(output: StageOutput, truth: Tensor, clouds: int) -> tuple[Tensor, Tensor]:
+def loss_of(
+    output: Tensor,  # (B, 4) normals and logarithms of their expected errors
+    plane: Tensor,  # (B, 3)
+    truth: Tensor,  # (B, 3)
+    clouds: int,
+) -> tuple[Tensor, Tensor]:
     """The loss, and the mean over clouds of the root mean square angle in degrees.
 
     The loss is that angle, plus the same of the plane alone, so that it stays a good candidate. The
     expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error
     of such points.
     """
-    wrong = angles(output.normal, truth)
-    score = _rms(wrong, clouds)
-    plane = _rms(angles(output.plane, truth), clouds)
-    degrees = torch.rad2deg(wrong.detach())
-    calibration = (output.error.log() + degrees / output.error).mean()
-    return score + 0.3 * plane + 0.02 * calibration, torch.rad2deg(score.detach())
-
-
-def _rms(wrong: Tensor, clouds: int) -> Tensor:
-    return (wrong.view(clouds, -1).square().mean(1) + 1e-8).sqrt().mean()
+    wrong = torch.stack((angles(output[:, :3], truth), angles(plane, truth)))  # (2, B)
+    score, of_plane = (wrong.view(2, clouds, -1).square().mean(2) + 1e-8).sqrt().mean(1)
+    log_error = output[:, 3] + math.log(DEGREES)
+    calibration = (log_error + torch.rad2deg(wrong[0].detach()) / log_error.exp()).mean()
+    return score + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def train(
@@ -94,28 +81,27 @@ def train(
 ) -> None:
     """Train all stages of `net` in place; a stopped training resumes from `folder`."""
     epochs = math.ceil(budget.steps / _STEPS)
-    recipe = Recipe(
-        epochs, budget.clouds, budget.rate, 1e-4, budget.seed, optimizer="adamw", clip=1.0
-    )
+    given = (epochs, budget.clouds, budget.rate, 1e-4, budget.seed)
+    recipe = Recipe(*given, optimizer="adamw", clip=1.0)
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
     for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
-        with one_thread(), ThreadPoolExecutor(gradients.threads) as gradients.pool:
-            fit(
-                stage,
-                gradients,
-                math.ceil(budget.steps / epochs),
-                recipe,
-                folder / f"stage{number}",
-                task={"name": f"normals, stage {number}"},
-                data=data,
-                note=lambda line, g=gradients: note(g.describe(line)),  # type: ignore[misc]
-            )
+        fit(
+            stage,
+            gradients,
+            math.ceil(budget.steps / epochs),
+            recipe,
+            folder / f"stage{number}",
+            task={"name": f"normals, stage {number}"},
+            data=data,
+            note=lambda line, g=gradients: note(g.describe(line)),  # type: ignore[misc]
+        )
         if number + 1 < len(net.stages):
             for example in examples:
                 example.previous = run_stage(stage, example.pyramid, example.previous)
 
 
+@dataclass
 class _Gradients:
     """The gradient of a step, for :func:`veckm.training.loop.fit`.
 
@@ -123,14 +109,11 @@ class _Gradients:
     operation.
     """
 
-    pool: ThreadPoolExecutor
-
-    def __init__(
-        self, stage: Stage, number: int, examples: Sequence[Example], budget: Budget
-    ) -> None:
-        self.stage, self.number, self.examples, self.budget = stage, number, examples, budget
-        self.threads = min(threads(), budget.clouds)
-        self._scores: list[float] = []  # degrees, since the last line of the log
+    stage: Stage
+    number: int
+    examples: Sequence[Example]
+    budget: Budget
+    scores: list[float] = field(default_factory=list)  # degrees, since the last line of the log
 
     def __call__(self, epoch: int, step: int, _: object) -> tuple[float, float]:
         """Leave the gradient in the stage; the loss, and one as the number of terms."""
@@ -141,29 +124,32 @@ class _Gradients:
             (e, torch.randint(len(e.truth), (budget.points,), generator=generator))
             for e in (self.examples[k] for k in picked)
         ]
+        count = min(threads(), budget.clouds)
+        found: dict[int, tuple[Tensor, ...]] = {}  # loss, score and gradients of each thread
 
-        def work(thread: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-            torch.set_num_threads(1)
-            mine = drawn[thread :: self.threads]
-            inputs = join([gather_inputs(e.pyramid, rows, e.previous) for e, rows in mine])
+        @torch.enable_grad()
+        def work(thread: int) -> None:
+            mine = drawn[thread::count]
+            output, plane = self.stage(gather_inputs(e.pyramid, r, e.previous) for e, r in mine)
             truth = torch.cat([e.truth[rows] for e, rows in mine])
-            loss, score = loss_of(self.stage(inputs), truth, len(mine))
-            share = len(mine) / budget.clouds
-            return loss.detach() * share, score * share, torch.autograd.grad(loss * share, weights)
+            loss, score = loss_of(output, plane, truth, len(mine))
+            grads = torch.autograd.grad(loss, weights)
+            part = len(mine) / budget.clouds
+            found[thread] = tuple(x.detach() * part for x in (loss, score, *grads))
 
-        losses, scores, grads = zip(*self.pool.map(work, range(self.threads)), strict=True)
-        sums = [torch.stack(parts).sum(0) for parts in zip(*grads, strict=True)]
-        if not all(bool(grad.isfinite().all()) for grad in sums):
+        share(range(count), lambda _: work, count)
+        loss, score, *grads = (
+            sum(parts) for parts in zip(*(found[k] for k in range(count)), strict=True)
+        )
+        if not all(bool(grad.isfinite().all()) for grad in grads):
             return 0.0, 0.0  # one bad point in a million must not end the training
-        for weight, grad in zip(weights, sums, strict=True):
+        for weight, grad in zip(weights, grads, strict=True):
             weight.grad = grad
-        self._scores.append(float(sum(scores)))
-        return float(sum(losses)), 1.0
+        self.scores.append(float(score))
+        return float(loss), 1.0
 
     def describe(self, line: str) -> str:
         """A line of the log with the root mean square angle of the clouds since the last one."""
-        text = f"stage {self.number}: {line}"
-        if self._scores:
-            text += f", {sum(self._scores) / len(self._scores):.2f} degrees"
-            self._scores = []
-        return text
+        degrees = f", {fmean(self.scores):.2f} degrees" if self.scores else ""
+        self.scores.clear()
+        return f"stage {self.number}: {line}{degrees}"

@@ -53,12 +53,10 @@ def moment_normals(
     normal = torch.stack([eigen.smallest(m) for m in spread])  # (S, 3, M)
     values = torch.stack([eigen.spectrum(m, n) for m, n in zip(spread, normal, strict=True)])
     count = torch.stack([m.weight for m in windows])  # (S, M)
-    best = _choose(normal, values, count)[None]
-    three = best[:, None].expand(-1, 3, -1)
-    low, between, _ = values.gather(0, three)[0]
-    held = count.gather(0, best)[0].clamp_min(1.0)
-    se = (low / (between * held).clamp_min(1e-12)).sqrt()
-    return normal.gather(0, three)[0].t().contiguous(), torch.rad2deg(_CURVED * se).clamp(0.0, 60.0)
+    best, each = _choose(normal, values, count), torch.arange(len(rows))
+    low, between, _ = values[best, :, each].t()
+    se = (low / (between * count[best, each].clamp_min(1.0)).clamp_min(1e-12)).sqrt()
+    return normal[best, :, each], torch.rad2deg(_CURVED * se).clamp(0.0, 60.0)
 
 
 def _choose(normal: Tensor, values: Tensor, count: Tensor) -> Tensor:  # -> (M,) int64
