@@ -237,7 +237,6 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "neighbors": lambda _, clouds: Clouds.of(clouds).knn(8),
     "balls": lambda x, _: Clouds.of(x).ball(0.2, 8, Clouds.of(x)),
     "farthest points": lambda _, clouds: Clouds.of(clouds).sample(lambda _: 40),
-    "cells": lambda x, _: Clouds.of(x).cells(0.2),
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from veckm.models.base import Classifier, Output, PointModel, SemanticSegmenter
-from veckm.models.clouds import Clouds, gather, row_means
+from veckm.models.clouds import Clouds, gather
 from veckm.models.config import ModelConfig
 from veckm.models.layers import LinearBN, Norm, activate, head
 
@@ -56,6 +56,47 @@ class Level:
     of_finer: Tensor  # (points of the finer level,) the row here that each of them went into
     within: Graph  # from this level to itself
     strided: Graph | None  # from the finer level to this one
+
+
+def cells(clouds: Clouds, size: float) -> tuple[Tensor, Clouds]:  # (N,), clouds of M
+    """The mean of the points in every cubic cell of side ``size``: an even density.
+
+    Returns the row of the mean that each point went into, and the clouds of the means.
+    """
+    into, cloud = grid_cells(clouds.pos, clouds.batch, size)
+    means = row_means(clouds.pos, into, len(cloud))
+    return into, Clouds(means, tuple(cloud.bincount().tolist()))
+
+
+def grid_cells(
+    pos: Tensor,  # (N, 3)
+    cloud: Tensor,  # (N,) ascending
+    size: float,
+) -> tuple[Tensor, Tensor]:  # (N,), (M,)
+    """The cubic cell of side ``size`` of every point, and the cloud of every cell with points.
+
+    Cells are numbered by cloud first.
+    """
+    cell = torch.floor(pos.detach().double() / size)
+    cell -= cell.amin(0)
+    sides = [int(side) + 1 for side in cell.amax(0)]
+    total = math.prod(sides)
+    if total * (int(cloud[-1]) + 1) >= 2**62:
+        raise ValueError(
+            f"cells of side {size:g} would be {total:.1e} for each cloud, more than can be "
+            "numbered; use a larger size or drop far outliers"
+        )
+    key = cloud
+    for axis, side in enumerate(sides):
+        key = key * side + cell[:, axis].long()
+    kept, of_point = torch.unique(key, return_inverse=True)
+    return of_point, kept // total
+
+
+def row_means(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (rows, C)
+    """The mean of the rows that go to the same place."""
+    total = x.new_zeros(rows, x.shape[1]).index_add(0, into, x)
+    return total / torch.bincount(into, minlength=rows)[:, None].to(x)
 
 
 def kernel_points() -> Tensor:  # (P, 3)
@@ -185,7 +226,7 @@ class KPConv(PointModel):
         levels: list[Level] = []
         for i in range(len(_WIDTHS)):
             size = self.config.size * 2**i
-            of_finer, coarse = clouds.cells(size)
+            of_finer, coarse = cells(clouds, size)
             within = self._graph(coarse, coarse, size)
             strided = self._graph(clouds, coarse, size / 2) if i else None
             levels.append(Level(coarse, of_finer, within, strided))

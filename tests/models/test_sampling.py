@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from cloud_twins import farthest_twin, over_batch, squared
+from experiments.networks.kpconv import cells
 from torch import Generator, Tensor
 
 from veckm.models import sampling
@@ -82,14 +83,14 @@ def test_one_chunk_is_exact(generator: Generator) -> None:
 def test_the_points_of_a_grid_are_the_means_of_its_cells(generator: Generator) -> None:
     pos = 2 * cloud(generator, 80) - 1
     batch = torch.arange(2).repeat_interleave(40)
-    into, found = Clouds.of(pos, batch).cells(0.5)
-    cells: dict[tuple[int, ...], list[int]] = {}
+    into, found = cells(Clouds.of(pos, batch), 0.5)
+    members: dict[tuple[int, ...], list[int]] = {}
     for i, x in enumerate(pos):
         key = (int(batch[i]), *(int(v) for v in torch.floor(x / 0.5)))
-        cells.setdefault(key, []).append(i)
-    assert len(found.pos) == len(cells)
-    for row, key in enumerate(sorted(cells)):
-        rows = cells[key]
+        members.setdefault(key, []).append(i)
+    assert len(found.pos) == len(members)
+    for row, key in enumerate(sorted(members)):
+        rows = members[key]
         torch.testing.assert_close(found.pos[row], pos[rows].mean(0))
         assert int(found.batch[row]) == key[0]
         assert {int(into[i]) for i in rows} == {row}
@@ -97,6 +98,4 @@ def test_the_points_of_a_grid_are_the_means_of_its_cells(generator: Generator) -
 
 def test_cells_that_cannot_be_numbered_are_refused() -> None:
     with pytest.raises(ValueError, match="use a larger size"):
-        Clouds.of(torch.tensor([[0.0, 0, 0], [1e9, 1e9, 1e9]])).cells(1e-3)
-    with pytest.raises(ValueError, match="size must be positive"):
-        Clouds.of(torch.zeros(2, 3)).cells(0.0)
+        cells(Clouds.of(torch.tensor([[0.0, 0, 0], [1e9, 1e9, 1e9]])), 1e-3)

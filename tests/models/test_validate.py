@@ -90,8 +90,6 @@ def test_clouds_check_values_unless_told_otherwise(
     assert checked(lambda: Clouds.of(pos, batch)) == [pos.numel()]
     assert checked(lambda: Clouds.of(pos, batch, validate=False)) == []
     clouds = Clouds.of(pos, batch)
-    assert (
-        checked(lambda: (clouds.knn(3), clouds.sample(lambda n: n // 2), clouds.cells(0.2))) == []
-    )
+    assert checked(lambda: (clouds.knn(3), clouds.sample(lambda n: n // 2))) == []
     with pytest.raises(ValueError, match="shape"):
         Clouds.of(pos[None, None], validate=False)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from veckm import inputs
-from veckm.models.sampling import farthest_points, grid_cells
+from veckm.models.sampling import farthest_points
 from veckm.models.search import nearest
 from veckm.parallel import one_thread
 
@@ -121,16 +121,6 @@ class Clouds:
         return rows.flatten(), Clouds(gather(self.pos, rows.flatten()), sizes)
 
     @one_thread()
-    def cells(self, size: float) -> tuple[Tensor, Clouds]:  # (N,), clouds of M
-        """The mean of the points in every cubic cell of side ``size``: an even density.
-
-        Returns the row of the mean that each point went into, and the clouds of the means.
-        """
-        inputs.check_positive(size, "size")
-        into, cloud = grid_cells(self.pos, self.batch, size)
-        return into, Clouds(row_means(self.pos, into, len(cloud)), tuple(cloud.bincount().tolist()))
-
-    @one_thread()
     def knn(
         self, k: int, queries: Clouds | None = None, among: Tensor | None = None
     ) -> Tensor:  # (M, K)
@@ -232,12 +222,6 @@ def gather(values: Tensor, index: Tensor) -> Tensor:  # (N, C), (...) int64 -> (
     """The rows of ``values`` that ``index`` names."""
     # By index_select, whose gradient is a sum; that of values[index] sorts first.
     return values.index_select(0, index.flatten()).view(*index.shape, values.shape[1])
-
-
-def row_means(x: Tensor, into: Tensor, rows: int) -> Tensor:  # (N, C), (N,) -> (rows, C)
-    """The mean of the rows that go to the same place."""
-    total = x.new_zeros(rows, x.shape[1]).index_add(0, into, x)
-    return total / torch.bincount(into, minlength=rows)[:, None].to(x)
 
 
 def _widen(near: Tensor, k: int) -> Tensor:  # (M, K) -> (M, k)

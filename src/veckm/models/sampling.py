@@ -1,8 +1,6 @@
-"""A few points that stand for many: farthest points, and the cells of a grid."""
+"""A few points that stand for many: farthest points."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -116,28 +114,3 @@ def _morton(pos: Tensor) -> Tensor:  # (B, N, D) -> (B, N) int64
     side = torch.where(side > 0, side, torch.ones_like(side))
     cell = ((pos - low) / side * (2**_BITS - 1)).long()
     return interleave(cell.flatten(0, 1), _BITS).view(pos.shape[:2])
-
-
-def grid_cells(
-    pos: Tensor,  # (N, 3)
-    cloud: Tensor,  # (N,) ascending
-    size: float,
-) -> tuple[Tensor, Tensor]:  # (N,), (M,)
-    """The cubic cell of side ``size`` of every point, and the cloud of every cell with points.
-
-    Cells are numbered by cloud first.
-    """
-    cell = torch.floor(pos.detach().double() / size)
-    cell -= cell.amin(0)
-    sides = [int(side) + 1 for side in cell.amax(0)]
-    total = math.prod(sides)
-    if total * (int(cloud[-1]) + 1) >= 2**62:
-        raise ValueError(
-            f"cells of side {size:g} would be {total:.1e} for each cloud, more than can be "
-            "numbered; use a larger size or drop far outliers"
-        )
-    key = cloud
-    for axis, side in enumerate(sides):
-        key = key * side + cell[:, axis].long()
-    kept, of_point = torch.unique(key, return_inverse=True)
-    return of_point, kept // total

@@ -5,8 +5,8 @@ Metrics are computed from counts that can be summed over batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,11 +26,6 @@ class Labeling:
     default_recipe: ClassVar[Recipe]
     num_classes: int
     smoothing: float = 0.0
-
-    @classmethod
-    def recipe(cls, **changes: Any) -> Recipe:
-        """The task's training settings, with changes."""
-        return replace(cls.default_recipe, **changes)
 
     @staticmethod
     def augment(normals: bool = False) -> Augment:
