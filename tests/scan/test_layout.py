@@ -92,8 +92,11 @@ def test_results_are_gathered_from_the_files_of_their_tiles(tmp_path: Path) -> N
 def test_results_come_back_in_the_order_of_the_input(tmp_path: Path, step: int | None) -> None:
     xyz = np.random.default_rng(0).random((5000, 3))
     spool = spool_of(tmp_path, xyz, 1000)
-    tiles = [spool.points(spool.range(tile)) for tile in range(spool.tiles)]
-    results = ({"pos": points, "height": points[:, 2]} for points in tiles)
+
+    def results(tile: int) -> dict[str, np.ndarray]:
+        points = spool.points(spool.range(tile))
+        return {"pos": points, "height": points[:, 2]}
+
     (tmp_path / "empty").mkdir()
     found = list(spool.in_input_order(results, tmp_path / "empty", step))
     assert [len(part["pos"]) for part in found] == ([5000] if step is None else [999] * 5 + [5])

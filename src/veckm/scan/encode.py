@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from veckm.scan.tiles import Region, halo_cells
 from veckm.sizes import WindowName, make_window
 
 #: Bytes of the output that are in memory at a time.
-_BLOCK = 1 << 25
+_BLOCK = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -124,19 +123,19 @@ class Encode(Operation):
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """A .npy file in the order of the points of the input."""
 
-        def encodings() -> Iterator[torch.Tensor]:
-            for tile in range(spool.tiles):
-                yield torch.from_numpy(spool.load("encode", tile, "encoding"))
+        def load(tile: int) -> torch.Tensor:
+            return torch.from_numpy(spool.load("encode", tile, "encoding"))
 
-        first, reduce = next(encodings()), None
-        kind, width = first.numpy().dtype, first.shape[1]
+        def results(tile: int) -> Arrays:
+            found = load(tile) if reduce is None else reduce.project(load(tile))
+            return {"encoding": found.numpy()}
+
+        width, kind, reduce = self.dim * len(self.radius), np.dtype("<c8"), None
         if self.components is not None:
-            kind, width = np.dtype("f4"), self.components
-            reduce = principal_components(encodings(), self.components)
-        results = (
-            {"encoding": (part if reduce is None else reduce.project(part)).numpy()}
-            for part in encodings()
-        )
+            width, kind = self.components, np.dtype("<f4")
+            reduce = principal_components(map(load, range(spool.tiles)), self.components)
+        elif self.dtype == "float16":
+            width, kind = 2 * width, np.dtype("<f2")
         step = max(1, _BLOCK // (width * kind.itemsize))
         with writing(path) as file:
             shape = (source.count, width)

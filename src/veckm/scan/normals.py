@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,31 +96,29 @@ class Normals(Operation):
             **dict.fromkeys(names, np.zeros(0, "f4"))
         )
         extra = {name: v.dtype for name, v in new.fields.items() if name not in had.fields}
-        results = spool.in_input_order(self._results(spool), path.parent)
+        signs = _Signs(spool) if self.orient == "consistent" else None
+        results = spool.in_input_order(partial(self._results, spool, signs), path.parent)
         with create_sink(path, source, extra) as append:
             for part, found in zip(chunks_of(source.count), results, strict=True):
                 cloud = source.read(part.start, part.stop)
                 append(cloud.with_normals(found.pop("normal")).with_fields(**found))
                 advance(len(cloud))
 
-    def _results(self, spool: Spool) -> Iterator[Arrays]:
-        """The new fields, oriented, tile by tile."""
-        signs = _Signs(spool) if self.orient == "consistent" else None
-        for tile in range(spool.tiles):
-            normal = spool.load("normals", tile, "normal")
-            if signs is None:
-                pos = torch.from_numpy(spool.points(spool.range(tile)))
-                given = torch.from_numpy(normal)
-                turned = orient(pos, given, self.orient, viewpoint=self.viewpoint).numpy()
-            else:
-                turned = normal * signs(tile)[:, None]
-            found = {"normal": turned, "normal_error": spool.load("normals", tile, "normal_error")}
-            if self.curvature:
-                curved = spool.load("curvature", tile, "curvature")
-                flipped = (normal * turned).sum(1) < 0
-                curved[flipped] = -curved[flipped, ::-1]
-                found |= zip(_CURVATURES, curved.T, strict=True)
-            yield found
+    def _results(self, spool: Spool, signs: _Signs | None, tile: int) -> Arrays:
+        """The new fields of a tile, oriented."""
+        normal = spool.load("normals", tile, "normal")
+        if signs is None:
+            pos, given = torch.from_numpy(spool.points(spool.range(tile))), torch.from_numpy(normal)
+            turned = orient(pos, given, self.orient, viewpoint=self.viewpoint).numpy()
+        else:
+            turned = normal * signs(tile)[:, None]
+        found = {"normal": turned, "normal_error": spool.load("normals", tile, "normal_error")}
+        if self.curvature:
+            curved = spool.load("curvature", tile, "curvature")
+            flipped = (normal * turned).sum(1) < 0
+            curved[flipped] = -curved[flipped, ::-1]
+            found |= zip(_CURVATURES, curved.T, strict=True)
+        return found
 
 
 class _NormalsPart:

@@ -15,7 +15,7 @@ memory: pages of mapped files would count as memory of the process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from zipfile import BadZipFile
@@ -101,32 +101,39 @@ class Spool:
         )
 
     def in_input_order(
-        self, results: Iterable[Arrays], folder: Path, step: int | None = None
+        self, results: Callable[[int], Arrays], folder: Path, step: int | None = None
     ) -> Iterator[Arrays]:
-        """The results of all tiles, given tile by tile, by ranges of `step` points of the input.
+        """The `results` of all tiles, by ranges of `step` points of the input.
 
         They are first distributed to a file per range, in an empty `folder`, so that nothing is
         read or written at random, and a tile or a range is in memory at a time.
         """
-        parts, dtype = chunks_of(self.count, step), _ROW
-        files = [folder / f"range-{number}" for number in range(len(parts))]
-        for tile, found in enumerate(results):
-            columns = [(name, values.dtype, values.shape[1:]) for name, values in found.items()]
-            dtype, rows = np.dtype([("row", _ROW), *columns]), self.rows(self.range(tile))
-            order = np.argsort(rows, kind="stable")
-            cuts = np.searchsorted(rows[order], [0, *(part.stop for part in parts)])
-            for path, (i, j) in zip(files, pairwise(cuts), strict=True):
-                if i < j:
-                    records = np.empty(j - i, dtype)
-                    for name, values in {"row": rows, **found}.items():
-                        records[name] = values[order[i:j]]
-                    with path.open("ab") as file:
-                        records.tofile(file)
+        stops, dtype = [part.stop for part in chunks_of(self.count, step)], _ROW
+        files = [folder / f"up-to-{stop}" for stop in stops]
+        for tile in range(self.tiles):  # no name keeps the results of a tile
+            dtype = _distribute(results(tile), self.rows(self.range(tile)), files, stops)
         for path in files:
             records = np.fromfile(path, dtype)
             path.unlink()
             order = np.argsort(records["row"], kind="stable")
             yield {name: records[name][order] for name in (dtype.names or ())[1:]}
+
+
+def _distribute(
+    results: Arrays, rows: np.ndarray, files: Sequence[Path], stops: Sequence[int]
+) -> np.dtype:
+    """Append each point to the file of the range that its row is in; returns their dtype."""
+    columns = [(name, values.dtype, values.shape[1:]) for name, values in results.items()]
+    dtype, order = np.dtype([("row", _ROW), *columns]), np.argsort(rows, kind="stable")
+    cuts = np.searchsorted(rows[order], [0, *stops])
+    for path, (i, j) in zip(files, pairwise(cuts), strict=True):
+        if i < j:
+            records = np.empty(j - i, dtype)
+            for name, values in {"row": rows, **results}.items():
+                records[name] = values[order[i:j]]
+            with path.open("ab") as file:
+                records.tofile(file)
+    return dtype
 
 
 def chunks_of(count: int, size: int | None = None) -> list[slice]:
