@@ -130,16 +130,16 @@ class Encode(Operation):
             found = load(tile) if reduce is None else reduce.project(load(tile))
             return {"encoding": found.numpy()}
 
-        width, kind, reduce = self.dim * len(self.radius), np.dtype("<c8"), None
+        width, kind, reduce = self.dim * len(self.radius), "<c8", None
         if self.components is not None:
-            width, kind = self.components, np.dtype("<f4")
+            width, kind = self.components, "<f4"
             reduce = principal_components(map(load, range(spool.tiles)), self.components)
         elif self.dtype == "float16":
-            width, kind = 2 * width, np.dtype("<f2")
-        step = max(1, _BLOCK // (width * kind.itemsize))
+            width, kind = 2 * width, "<f2"
+        step = max(1, _BLOCK // (width * np.dtype(kind).itemsize))
         with writing(path) as file:
             shape = (source.count, width)
-            about = {"descr": kind.str, "fortran_order": False, "shape": shape}
+            about = {"descr": kind, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_2_0(file, about)
             for found in spool.in_input_order(results, path.parent, step):
                 file.write(found["encoding"].data)

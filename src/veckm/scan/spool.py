@@ -108,8 +108,9 @@ class Spool:
         They are first distributed to a file per range, in an empty `folder`, so that nothing is
         read or written at random, and a tile or a range is in memory at a time.
         """
-        stops, dtype = [part.stop for part in chunks_of(self.count, step)], _ROW
+        stops = [part.stop for part in chunks_of(self.count, step)]
         files = [folder / f"up-to-{stop}" for stop in stops]
+        dtype: np.dtype = np.dtype([])
         for tile in range(self.tiles):  # no name keeps the results of a tile
             dtype = _distribute(results(tile), self.rows(self.range(tile)), files, stops)
         for path in files:
