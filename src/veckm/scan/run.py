@@ -46,7 +46,7 @@ def run(
     """Apply an operation to a cloud of any size; memory is bounded by the size of the tiles.
 
     Intermediate results are in the folder ``OUTPUT.parts``: at most 60 bytes per point while the
-    points are sorted, then 32, the results (of normals twice) and the output. If the run is stopped
+    points are sorted, then 40, the results (of normals twice) and the output. If the run is stopped
     at any moment, by Ctrl-C, a signal or a power cut, the same call resumes it. The output appears
     when it is complete, and the folder is then removed. While the folder exists, other settings or
     a changed input are refused.
