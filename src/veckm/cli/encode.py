@@ -160,15 +160,6 @@ class Encode(CloudVerb):
         return costs
 
 
-def _centered(pos: Tensor, alpha: float, eps: float) -> Tensor:
-    """The points relative to the center of their box, in float32 where that is exact enough."""
-    x = pos.double()
-    x = x - (x.amin(0) + x.amax(0)) / 2
-    rounding = float(x.abs().amax()) * torch.finfo(torch.float32).eps / 2
-    exact = eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= eps / 10
-    return x.float() if exact else x
-
-
 def _rounding(pos: Tensor, radius: float) -> str | None:
     """A warning about coordinates that were rounded before they were saved."""
     step, dtype = float(pos.abs().amax()) * torch.finfo(pos.dtype).eps, pos.numpy().dtype
