@@ -40,14 +40,15 @@ def test_every_point_is_stored_once_in_a_tile_that_is_not_too_large(
 ) -> None:
     xyz = clusters(np.random.default_rng(seed), sizes)
     spool = spool_of(tmp_path_factory.mktemp("layout"), xyz, tile)
-    np.testing.assert_array_equal(np.sort(spool.rows), np.arange(len(xyz)))
-    np.testing.assert_array_equal(spool.points, xyz[spool.rows])
+    points, rows = spool.points(slice(0, len(xyz))), spool.rows(slice(0, len(xyz)))
+    np.testing.assert_array_equal(np.sort(rows), np.arange(len(xyz)))
+    np.testing.assert_array_equal(points, xyz[rows])
     crowd = np.unique(xyz, axis=0, return_counts=True)[1].max()  # copies cannot be cut apart
     for number in range(spool.tiles):
         assert 0 < spool.size(number) <= max(tile, crowd)
     for cell, (i, j) in enumerate(pairwise(spool.offsets)):
-        np.testing.assert_array_equal(spool.points[i:j].min(0), spool.boxes[0, cell])
-        np.testing.assert_array_equal(spool.points[i:j].max(0), spool.boxes[1, cell])
+        np.testing.assert_array_equal(points[i:j].min(0), spool.boxes[0, cell])
+        np.testing.assert_array_equal(points[i:j].max(0), spool.boxes[1, cell])
 
 
 def test_tiles_are_balanced_though_the_cloud_is_not(tmp_path: Path) -> None:
@@ -72,18 +73,44 @@ def test_one_place_is_one_tile(tmp_path: Path, count: int) -> None:
 
 def test_the_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     xyz = clusters(np.random.default_rng(1), [1.0, 1e-4])
-    expected = np.array(spool_of(tmp_path, xyz, 300).rows)
+    everything = slice(0, len(xyz))
+    expected = spool_of(tmp_path, xyz, 300).rows(everything)
     monkeypatch.setattr("veckm.scan.spool.CHUNK", 89)
-    np.testing.assert_array_equal(spool_of(tmp_path, xyz, 300).rows, expected)
+    np.testing.assert_array_equal(spool_of(tmp_path, xyz, 300).rows(everything), expected)
 
 
 def test_results_are_gathered_from_the_files_of_their_tiles(tmp_path: Path) -> None:
     spool = spool_of(tmp_path, np.random.default_rng(0).random((5000, 3)), 1000)
     for tile in range(spool.tiles):
-        spool.save("phase", tile, {"height": spool.points[spool.range(tile), 2]})
+        spool.save("phase", tile, {"height": spool.points(spool.range(tile))[:, 2]})
     slots = np.arange(3, 5000, 7)
-    expected = spool.points[slots, 2]
+    expected = spool.points(slice(0, 5000))[slots, 2]
     np.testing.assert_array_equal(spool.gather("phase", "height", slots), expected)
+
+
+@pytest.mark.parametrize("step", [None, 999])
+def test_results_come_back_in_the_order_of_the_input(tmp_path: Path, step: int | None) -> None:
+    xyz = np.random.default_rng(0).random((5000, 3))
+    spool = spool_of(tmp_path, xyz, 1000)
+
+    def results(tile: int) -> dict[str, np.ndarray]:
+        points = spool.points(spool.range(tile))
+        return {"pos": points, "height": points[:, 2]}
+
+    (tmp_path / "empty").mkdir()
+    found = list(spool.in_input_order(results, tmp_path / "empty", step))
+    assert [len(part["pos"]) for part in found] == ([5000] if step is None else [999] * 5 + [5])
+    np.testing.assert_array_equal(np.concatenate([part["pos"] for part in found]), xyz)
+    np.testing.assert_array_equal(np.concatenate([part["height"] for part in found]), xyz[:, 2])
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_sorted_points_that_were_cut_short_are_named(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path, np.random.default_rng(0).random((100, 3)), 1000)
+    with (spool.folder / "points").open("r+b") as file:
+        file.truncate(24 * 99)
+    with pytest.raises(OSError, match=r"points: ends too early; remove .*work and run again"):
+        spool.points(slice(0, 100))
 
 
 def test_damaged_results_are_named(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from veckm.cli.tiles import CloudVerb
 from veckm.cli.verb import OutputFile, coordinates, option, read_cloud, save_array
 from veckm.components import principal_components
 from veckm.engines.phasors import as_real
-from veckm.inputs import SMALLEST_EPS
 from veckm.planning import EngineName, Plan
+from veckm.scan.encode import working_dtype
 from veckm.sizes import DEFAULT_DETAIL, WindowName
 
 #: Neighbors within the suggested radius, for half of the points.
@@ -90,7 +90,9 @@ class Encode(CloudVerb):
                 raise ValueError("a single point has no density to suggest a radius: give --radius")
             radius = suggest_radius(pos, neighbors=_NEIGHBORS)
         encoder = self._encoder(radius)
-        x = _centered(pos, encoder.alpha[0], self.eps)
+        x = pos.double()
+        x = x - (x.amin(0) + x.amax(0)) / 2
+        x = x.to(working_dtype(x, encoder.alpha[0], self.eps))
         about = self.show_cloud(pos)
         note, computed_in = _rounding(pos, encoder.radius[0]), str(x.numpy().dtype)
         self.show(*([] if note is None else [labeled("note", note)]))
@@ -156,15 +158,6 @@ class Encode(CloudVerb):
             noisy = "   noisy, ignores eps: only on request" if name == "random" else ""
             self.show(labeled("", f"  {name:<10} {text.seconds(cost):>9} expected{mark}{noisy}"))
         return costs
-
-
-def _centered(pos: Tensor, alpha: float, eps: float) -> Tensor:
-    """The points relative to the center of their box, in float32 where that is exact enough."""
-    x = pos.double()
-    x = x - (x.amin(0) + x.amax(0)) / 2
-    rounding = float(x.abs().amax()) * torch.finfo(torch.float32).eps / 2
-    exact = eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= eps / 10
-    return x.float() if exact else x
 
 
 def _rounding(pos: Tensor, radius: float) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from veckm.cloud import PointCloud
 from veckm.io import e57, kitti, las, meshes, npy, pcd, ply, text
 from veckm.io.errors import FileError, guarded
-from veckm.io.source import NewWriter, Source
+from veckm.io.source import Source
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,9 @@ class Format:
     suffixes: tuple[str, ...]
     read: Callable[[Path], PointCloud] | None = None  # a whole file; by default by its source
     source: Callable[[Path], Source | None] | None = None  # to read by range, if it can be
-    writer: NewWriter | None = None  # to write piece by piece
+    #: To write piece by piece: from a binary file, its path, a cloud with the fields, the count and
+    #: options it makes an object with ``append(cloud)`` and ``finish()``.
+    writer: Callable[..., Any] | None = None
     write: Callable[..., None] | None = None  # a whole file, where pieces are not possible
     mesh: bool = False  # whether such files may hold meshes
     extent: bool = False  # whether a new header depends on the bounds of the cloud

@@ -21,9 +21,9 @@ def source(path: Path) -> RecordSource:
     return RecordSource(path, _KITTI, 0, size // _KITTI.itemsize)
 
 
-def writer(file: IO[bytes], _path: Path, like: PointCloud, count: int) -> RecordWriter:
+def writer(file: IO[bytes], _path: Path, like: PointCloud, _count: int) -> RecordWriter:
     """A writer of frames, which have no other fields than intensity."""
     others = [name for name in like.fields if name != "intensity"]
     if others:
         raise ValueError(f"KITTI's .bin cannot store {others}; use another format")
-    return RecordWriter(file, _KITTI, count)
+    return RecordWriter(file, _KITTI)

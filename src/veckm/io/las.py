@@ -111,13 +111,13 @@ class LasWriter:
         file: IO[bytes],
         path: Path,
         like: PointCloud,
-        count: int,
+        _count: int,
         scale: Any = None,  # a number or three
         offset: Any = None,  # three numbers
     ) -> None:
         if path.name.lower().endswith(".copc.laz"):
             raise ValueError("COPC cannot be written, only LAZ; end the name in .laz alone")
-        self._file, self._expected = file, count
+        self._file = file
         self._template = like.source if isinstance(like.source, LasTemplate) else None
         header = deepcopy(self._template.header) if self._template else _new_header(like)
         if scale is not None:
@@ -191,8 +191,6 @@ class LasWriter:
     def finish(self) -> None:
         """Write extended records, and complete the header."""
         writer = self._writer
-        if writer.header.point_count != self._expected:
-            raise ValueError(f"got {writer.header.point_count} points, not {self._expected}")
         writer.point_writer.done()
         writer.done = True
         self._file.seek(0, 2)

@@ -103,7 +103,7 @@ def writer(file: IO[bytes], _path: Path, like: PointCloud, count: int) -> Record
     shape = (count, 3) if plain else (count,)
     about = {"descr": described, "fortran_order": False, "shape": shape}
     npy_format.write_array_header_1_0(file, about)
-    return RecordWriter(file, dtype, count)
+    return RecordWriter(file, dtype)
 
 
 @dataclass(frozen=True)

@@ -74,18 +74,22 @@ def _pieces(path: Path, like: PointCloud, count: int, **options: Any) -> Iterato
     kind = find(path, write=True)
     if kind.writer is None:
         raise FileError(path, f"cannot be written by range; {streams()} can")
-    action, expected = f"written as {kind.name}", set(like.fields)
+    action, expected, written = f"written as {kind.name}", set(like.fields), 0
 
     def append(cloud: PointCloud) -> None:
+        nonlocal written
         with guarded(path, action):
             missing = expected - set(cloud.fields)
             if missing:
                 raise ValueError(f"the cloud has no {sorted(missing)}")
             writer.append(cloud)
+            written += len(cloud)
 
     with writing(path) as file:
         with guarded(path, action):
             writer = kind.writer(file, path, like, count, **options)
         yield append
         with guarded(path, action):
+            if written != count:
+                raise ValueError(f"got {written} points, not {count}")
             writer.finish()

@@ -139,7 +139,7 @@ def writer(
         word = (line.split() or [""])[0].replace("COLUMNS", "FIELDS")  # as old files have it
         line = f"{word} {new[word]}" if word in new else line
         file.write(f"{line}\n".encode("latin-1"))
-    return RecordWriter(file, dtype, count, " " if data == "ascii" else None)
+    return RecordWriter(file, dtype, " " if data == "ascii" else None)
 
 
 def _decompress_lzf(data: bytes, size: int) -> bytearray:

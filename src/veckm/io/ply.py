@@ -235,7 +235,7 @@ def writer(
     before, after = template.others or (b"", b"")
     file.write(template.newline.join(shown).encode("latin-1") + before)
     records_of = np.dtype(parts).newbyteorder(_ORDERS[format] or "=")
-    return RecordWriter(file, records_of, count, None if _ORDERS[format] else " ", after)
+    return RecordWriter(file, records_of, None if _ORDERS[format] else " ", after)
 
 
 def _header_lines(

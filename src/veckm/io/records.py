@@ -132,19 +132,12 @@ class RecordWriter:
     """Writes points as records in bytes, or as lines of text if there is a delimiter."""
 
     def __init__(
-        self,
-        file: IO[bytes],
-        dtype: np.dtype,
-        count: int,
-        delimiter: str | None = None,
-        tail: bytes = b"",
+        self, file: IO[bytes], dtype: np.dtype, delimiter: str | None = None, tail: bytes = b""
     ) -> None:
-        self._file, self._dtype, self._left = file, dtype, count
-        self._delimiter, self._tail = delimiter, tail
+        self._file, self._dtype, self._delimiter, self._tail = file, dtype, delimiter, tail
 
     def append(self, cloud: PointCloud) -> None:
         """Write the next points."""
-        self._left -= len(cloud)
         found = fill(cloud, self._dtype)
         if self._delimiter is not None:
             columns = [found[name] for name in self._dtype.names or ()]
@@ -154,8 +147,6 @@ class RecordWriter:
 
     def finish(self) -> None:
         """Write what follows the points."""
-        if self._left:
-            raise ValueError(f"{self._left} points are missing")
         self._file.write(self._tail)
 
 

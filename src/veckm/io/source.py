@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -75,15 +74,3 @@ class Source(ABC):
                 f"{self.path}: has {self.count} points, the range {start} to {stop} is outside"
             )
         return guarded(self.path, "read")
-
-
-class Writer(Protocol):
-    """A file that is written piece by piece; what follows the points comes at the end."""
-
-    def append(self, cloud: PointCloud) -> None: ...
-
-    def finish(self) -> None: ...
-
-
-#: Makes a :class:`Writer` from a binary file, its path, a cloud with the fields, and the count.
-NewWriter = Callable[..., Writer]

@@ -172,7 +172,7 @@ def writer(file: IO[bytes], path: Path, like: PointCloud, count: int) -> RecordW
     if suffix == ".pts" and template.counted:
         head.append(str(count))
     file.write("".join(f"{line}\n" for line in head).encode("latin-1"))
-    return RecordWriter(file, dtype, count, delimiter)
+    return RecordWriter(file, dtype, delimiter)
 
 
 def _new(suffix: str, like: PointCloud) -> TextTemplate:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +14,16 @@ from veckm.encoder import VecKM
 from veckm.engines import Norm
 from veckm.engines.lattice import Lattice
 from veckm.inputs import SMALLEST_EPS
+from veckm.io.atomic import writing
 from veckm.io.errors import FileError
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
-from veckm.scan.spool import Arrays, Spool, create, mapped
+from veckm.scan.spool import Arrays, Spool
 from veckm.scan.tiles import Region, halo_cells
 from veckm.sizes import WindowName, make_window
+
+#: Bytes of the output that are in memory at a time.
+_BLOCK = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,9 @@ class Encode(Operation):
         low, high = region.xyz[here].min(0), region.xyz[here].max(0)
         x = region.xyz - (low + high) / 2
         kept = (np.abs(x) <= (high - low) / 2 + self.reach).all(1)  # cells are whole, halos not
-        # In float32 where that is exact enough for eps.
-        rounding = float(np.abs(x[kept]).max()) * torch.finfo(torch.float32).eps / 2
-        single = self.eps >= SMALLEST_EPS[torch.float32]
-        single &= rounding * self.detail / min(self.radius) <= self.eps / 10
-        dtype = torch.float32 if single else torch.float64
-        queries, pos = (torch.from_numpy(x[rows]).to(dtype) for rows in (here, kept))
+        queries, pos = torch.from_numpy(x[here]), torch.from_numpy(x[kept])
+        dtype = working_dtype(pos, self.detail / min(self.radius), self.eps)
+        queries, pos = queries.to(dtype), pos.to(dtype)
         encoded = self.encoder()(pos, queries=queries, progress=False).to(torch.complex64)
         if self.dtype == "float16":
             encoded = torch.view_as_real(encoded).flatten(1).half()
@@ -124,19 +123,32 @@ class Encode(Operation):
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """A .npy file in the order of the points of the input."""
 
-        def encodings() -> Iterator[torch.Tensor]:
-            for tile in range(spool.tiles):
-                yield torch.from_numpy(spool.load("encode", tile, "encoding"))
+        def load(tile: int) -> torch.Tensor:
+            return torch.from_numpy(spool.load("encode", tile, "encoding"))
 
-        first = next(encodings())
-        kind, width, reduce = first.numpy().dtype.str, first.shape[1], None
+        def results(tile: int) -> Arrays:
+            found = load(tile) if reduce is None else reduce.project(load(tile))
+            return {"encoding": found.numpy()}
+
+        width, kind, reduce = self.dim * len(self.radius), "<c8", None
         if self.components is not None:
-            kind, width = "<f4", self.components
-            reduce = principal_components(encodings(), self.components)
-        create(path, kind, (source.count, width))
-        for tile, found in enumerate(encodings()):
-            rows = spool.rows[spool.range(tile)]
-            mapped(path, write=True)[rows] = found if reduce is None else reduce.project(found)
-            advance(len(rows))
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+            width, kind = self.components, "<f4"
+            reduce = principal_components(map(load, range(spool.tiles)), self.components)
+        elif self.dtype == "float16":
+            width, kind = 2 * width, "<f2"
+        step = max(1, _BLOCK // (width * np.dtype(kind).itemsize))
+        with writing(path) as file:
+            shape = (source.count, width)
+            about = {"descr": kind, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_2_0(file, about)
+            for found in spool.in_input_order(results, path.parent, step):
+                file.write(found["encoding"].data)
+                advance(len(found["encoding"]))
+
+
+def working_dtype(x: torch.Tensor, alpha: float, eps: float) -> torch.dtype:  # (N, 3)
+    """float32 if it is exact enough for phases of such coordinates, which are about their center,
+    else float64."""
+    rounding = float(x.abs().amax()) * torch.finfo(torch.float32).eps / 2
+    single = eps >= SMALLEST_EPS[torch.float32] and rounding * alpha <= eps / 10
+    return torch.float32 if single else torch.float64

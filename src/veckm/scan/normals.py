@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from veckm.cloud import PointCloud
 from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
 from veckm.io.output import create_sink
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
-from veckm.scan.spool import Arrays, Spool, chunks_of, create, mapped
+from veckm.scan.spool import Arrays, Spool, chunks_of
 from veckm.scan.tiles import Region, compute_tile, halo_cells, neighborhood_radius
 from veckm.tasks.normals import consistent, curvature, pyramid, untrained
 from veckm.tasks.normals.estimate import Method, PartEstimator, check_options, shipped
 from veckm.tasks.normals.orient import Orientation, orient
 from veckm.tasks.normals.stats import GlobalStats
+
+_CURVATURES = ("curvature_1", "curvature_2")
 
 
 @dataclass(frozen=True)
@@ -88,44 +90,35 @@ class Normals(Operation):
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """The input with the new fields, in the format of the name of the output."""
-        found = self._sort_results(spool, path.parent)
-        had, changed = source.like(), self._with_results(source.like(), found, slice(0))
-        extra = {k: v.dtype for k, v in changed.fields.items() if k not in had.fields}
+        had = source.like()
+        names = ["normal_error", *(_CURVATURES if self.curvature else ())]
+        new = had.with_normals(np.zeros((0, 3), "f4")).with_fields(
+            **dict.fromkeys(names, np.zeros(0, "f4"))
+        )
+        extra = {name: v.dtype for name, v in new.fields.items() if name not in had.fields}
+        signs = _Signs(spool) if self.orient == "consistent" else None
+        results = spool.in_input_order(partial(self._results, spool, signs), path.parent)
         with create_sink(path, source, extra) as append:
-            for part in chunks_of(source.count):
+            for part, found in zip(chunks_of(source.count), results, strict=True):
                 cloud = source.read(part.start, part.stop)
-                append(self._with_results(cloud, found, part))
+                append(cloud.with_normals(found.pop("normal")).with_fields(**found))
                 advance(len(cloud))
 
-    def _sort_results(self, spool: Spool, folder: Path) -> dict[str, Path]:
-        """Results in the order of the input, each an array on disk."""
-        signs, out = _Signs(spool) if self.orient == "consistent" else None, {}
-        for tile in range(spool.tiles):
-            part, normal = spool.range(tile), spool.load("normals", tile, "normal")
-            if signs is None:
-                pos, given = (
-                    torch.from_numpy(np.array(spool.points[part])),
-                    torch.from_numpy(normal),
-                )
-                turned = orient(pos, given, self.orient, viewpoint=self.viewpoint).numpy()
-            else:
-                turned = normal * signs(tile)[:, None]
-            found = {"normal": turned, "normal_error": spool.load("normals", tile, "normal_error")}
-            if self.curvature:
-                curved = spool.load("curvature", tile, "curvature")
-                flipped = (normal * turned).sum(1) < 0
-                curved[flipped] = -curved[flipped, ::-1]
-                found |= {"curvature_1": curved[:, 0], "curvature_2": curved[:, 1]}
-            for name, values in found.items():
-                if name not in out:
-                    out[name] = folder / f"{name}.npy"
-                    create(out[name], "f4", (spool.count, *values.shape[1:]))
-                mapped(out[name], write=True)[spool.rows[part]] = values
-        return out
-
-    def _with_results(self, cloud: PointCloud, found: dict[str, Path], rows: slice) -> PointCloud:
-        new = {name: np.array(mapped(path)[rows]) for name, path in found.items()}
-        return cloud.with_normals(new.pop("normal")).with_fields(**new)
+    def _results(self, spool: Spool, signs: _Signs | None, tile: int) -> Arrays:
+        """The new fields of a tile, oriented."""
+        normal = spool.load("normals", tile, "normal")
+        if signs is None:
+            pos, given = torch.from_numpy(spool.points(spool.range(tile))), torch.from_numpy(normal)
+            turned = orient(pos, given, self.orient, viewpoint=self.viewpoint).numpy()
+        else:
+            turned = normal * signs(tile)[:, None]
+        found = {"normal": turned, "normal_error": spool.load("normals", tile, "normal_error")}
+        if self.curvature:
+            curved = spool.load("curvature", tile, "curvature")
+            flipped = (normal * turned).sum(1) < 0
+            curved[flipped] = -curved[flipped, ::-1]
+            found |= zip(_CURVATURES, curved.T, strict=True)
+        return found
 
 
 class _NormalsPart:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from veckm.io.atomic import replace, writing
 from veckm.io.formats import open_source
 from veckm.io.source import Source
 from veckm.progress import bar
-from veckm.scan.execute import Executor, Job, executor
-from veckm.scan.operation import Operation
+from veckm.scan.execute import Job, executor
+from veckm.scan.operation import Advance, Operation
 from veckm.scan.resume import Changed, Stopped, fingerprint, work_folder
 from veckm.scan.spool import Spool, fill
 
@@ -47,7 +46,7 @@ def run(
     """Apply an operation to a cloud of any size; memory is bounded by the size of the tiles.
 
     Intermediate results are in the folder ``OUTPUT.parts``: at most 60 bytes per point while the
-    points are sorted, then 32, the results (of normals twice) and the output. If the run is stopped
+    points are sorted, then 40, the results (of normals twice) and the output. If the run is stopped
     at any moment, by Ctrl-C, a signal or a power cut, the same call resumes it. The output appears
     when it is complete, and the folder is then removed. While the folder exists, other settings or
     a changed input are refused.
@@ -86,19 +85,40 @@ def run(
     settings = {"veckm": __version__, "tile": tile, **operation.settings()}
     mark = fingerprint(path)
     folder = target.with_name(target.name + ".parts")
-    scan = _Scan(opened, operation, folder, progress is not False)
+
+    def show(label: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+        return bar(total, None if progress is False else label, unit="points", done=done)
+
     with work_folder(folder, {"input": mark, "settings": settings}):
         try:
             with executor(workers, scheduler) as execute:
-                spool = scan.sort(tile)
-                scan.find_stats(spool)
-                resumed = scan.run_phases(spool, execute)
+                if not (folder / "layout.npz").exists():
+                    with show("sort", 2 * opened.count) as advance:
+                        fill(folder, opened, tile, advance)
+                spool = Spool(folder)
+                if not (folder / "stats.json").exists():
+                    stats = json.dumps(operation.global_stats(spool))
+                    with writing(folder / "stats.json") as file:
+                        file.write(stats.encode())
+                resumed = 0
+                for phase in operation.phases:
+                    left = [t for t in range(spool.tiles) if not spool.path(phase, t).exists()]
+                    resumed += spool.tiles - len(left)
+                    done = spool.count - sum(map(spool.size, left))
+                    with show(phase, spool.count, done) as advance:
+                        for job in execute([Job(folder, operation, phase, t) for t in left]):
+                            advance(spool.size(job.tile))
             if fingerprint(path) != mark:
                 raise Changed(
                     f"{path}: has changed during the scan. Restore it and run again, or remove "
                     f"{folder} to start again"
                 )
-            scan.write(spool, target)
+            part = folder / "output" / target.name
+            shutil.rmtree(part.parent, ignore_errors=True)  # of a run that was stopped here
+            part.parent.mkdir()
+            with show("write", opened.count) as advance:
+                operation.write(opened, spool, part, advance)
+            replace(part, target)
         except KeyboardInterrupt:
             raise Stopped(
                 f"stopped; finished tiles are kept in {folder}. Run the same command again to "
@@ -117,54 +137,3 @@ def _check(source: Source, target: Path) -> None:
         raise FileNotFoundError(f"{target}: there is no folder {target.parent}; create it first")
     if target.exists() and target.samefile(source.path):
         raise ValueError(f"{target}: is the input itself; choose another name for the output")
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """The steps of a run; what is on disk is not done again."""
-
-    source: Source
-    operation: Operation
-    folder: Path
-    progress: bool
-
-    def sort(self, tile: int) -> Spool:
-        """The points on disk, cell after cell."""
-        if not (self.folder / "layout.npz").exists():
-            with self._bar("sort", 2 * self.source.count) as advance:
-                fill(self.folder, self.source, tile, advance)
-        return Spool(self.folder)
-
-    def find_stats(self, spool: Spool) -> None:
-        """Statistics of the whole cloud, for every tile."""
-        path = self.folder / "stats.json"
-        if not path.exists():
-            stats = self.operation.global_stats(spool)
-            with writing(path) as file:
-                file.write(json.dumps(stats).encode())
-
-    def run_phases(self, spool: Spool, execute: Executor) -> int:
-        """All tiles of all phases; returns how many were done before."""
-        resumed = 0
-        for phase in self.operation.phases:
-            left = [t for t in range(spool.tiles) if not spool.path(phase, t).exists()]
-            resumed += spool.tiles - len(left)
-            done = spool.count - sum(map(spool.size, left))
-            with self._bar(phase, spool.count, done) as advance:
-                for job in execute([Job(self.folder, self.operation, phase, t) for t in left]):
-                    advance(spool.size(job.tile))
-        return resumed
-
-    def write(self, spool: Spool, target: Path) -> None:
-        """The output: in the work folder first, then moved to its name in one step."""
-        part = self.folder / "output" / target.name
-        shutil.rmtree(part.parent, ignore_errors=True)  # of a run that was stopped here
-        part.parent.mkdir()
-        with self._bar("write", self.source.count) as advance:
-            self.operation.write(self.source, spool, part, advance)
-        replace(part, target)
-
-    def _bar(
-        self, label: str, total: int, done: int = 0
-    ) -> AbstractContextManager[Callable[..., object]]:
-        return bar(total, label if self.progress else None, unit="points", done=done)

@@ -2,19 +2,21 @@
 
 A work folder holds
 
-    points.npy      (N, 3) float64, cell after cell
-    rows.npy        (N,) int64, the row of each of these points in the input
+    points          (N, 3) float64, cell after cell
+    rows            (N,) int64, the row of each of these points in the input
     layout.npz      which points are in which cell and tile; written when the points are sorted
     PHASE-TILE.npz  the results of a tile, for its points in the order of `points`
 
 Files of results are moved to their names when they are complete, so that the work that is done is
-the files that exist. A tile and its halo are a few ranges of the points.
+the files that exist. A tile and its halo are a few ranges of the points. Nothing is mapped into
+memory: pages of mapped files would count as memory of the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -26,6 +28,8 @@ from veckm.scan.layout import find_cuts, sampled_share
 
 #: Points that are read at a time.
 CHUNK = 1 << 19
+
+_POINT, _ROW, _CELL = np.dtype(("f8", 3)), np.dtype("i8"), np.dtype("i4")
 
 Arrays = dict[str, np.ndarray]
 
@@ -55,20 +59,17 @@ class Spool:
         """Number of points of a tile."""
         return int(self.starts[tile + 1] - self.starts[tile])
 
-    @property
-    def points(self) -> np.ndarray:
-        """(N, 3) float64, on disk."""
-        return mapped(self.folder / "points.npy")
+    def points(self, part: slice) -> np.ndarray:  # (n, 3) float64
+        """A range of the points."""
+        return _read(self.folder / "points", _POINT, part)
 
-    @property
-    def rows(self) -> np.ndarray:
-        """(N,) int64, on disk: the row of each point in the input."""
-        return mapped(self.folder / "rows.npy")
+    def rows(self, part: slice) -> np.ndarray:  # (n,) int64
+        """The rows of a range of the points in the input."""
+        return _read(self.folder / "rows", _ROW, part)
 
     def chunks(self) -> Iterator[np.ndarray]:  # (n, 3) each
         """All points, some at a time."""
-        for part in chunks_of(self.count):
-            yield np.array(self.points[part])
+        return map(self.points, chunks_of(self.count))
 
     def path(self, phase: str, tile: int) -> Path:
         """The file of the results of a tile; it exists if they are complete."""
@@ -99,19 +100,41 @@ class Spool:
             ]
         )
 
+    def in_input_order(
+        self, results: Callable[[int], Arrays], folder: Path, step: int | None = None
+    ) -> Iterator[Arrays]:
+        """The `results` of all tiles, by ranges of `step` points of the input.
 
-def create(path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    """An array of zeros on disk, for which there is room."""
-    size = np.lib.format.open_memmap(path, "w+", dtype, shape).nbytes
-    if hasattr(os, "posix_fallocate") and size:  # a mapped write to a full disk would be a crash
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        They are first distributed to a file per range, in an empty `folder`, so that nothing is
+        read or written at random, and a tile or a range is in memory at a time.
+        """
+        stops = [part.stop for part in chunks_of(self.count, step)]
+        files = [folder / f"up-to-{stop}" for stop in stops]
+        dtype: np.dtype = np.dtype([])
+        for tile in range(self.tiles):  # no name keeps the results of a tile
+            dtype = _distribute(results(tile), self.rows(self.range(tile)), files, stops)
+        for path in files:
+            records = np.fromfile(path, dtype)
+            path.unlink()
+            order = np.argsort(records["row"], kind="stable")
+            yield {name: records[name][order] for name in (dtype.names or ())[1:]}
 
 
-def mapped(path: Path, write: bool = False) -> np.ndarray:
-    """An array on disk. What was touched counts as memory of the process until it is released."""
-    out: np.ndarray = np.load(path, mmap_mode="r+" if write else "r")
-    return out
+def _distribute(
+    results: Arrays, rows: np.ndarray, files: Sequence[Path], stops: Sequence[int]
+) -> np.dtype:
+    """Append each point to the file of the range that its row is in; returns their dtype."""
+    columns = [(name, values.dtype, values.shape[1:]) for name, values in results.items()]
+    dtype, order = np.dtype([("row", _ROW), *columns]), np.argsort(rows, kind="stable")
+    cuts = np.searchsorted(rows[order], [0, *stops])
+    for path, (i, j) in zip(files, pairwise(cuts), strict=True):
+        if i < j:
+            records = np.empty(j - i, dtype)
+            for name, values in {"row": rows, **results}.items():
+                records[name] = values[order[i:j]]
+            with path.open("ab") as file:
+                records.tofile(file)
+    return dtype
 
 
 def chunks_of(count: int, size: int | None = None) -> list[slice]:
@@ -123,49 +146,55 @@ def chunks_of(count: int, size: int | None = None) -> list[slice]:
 def fill(folder: Path, source: Source, tile: int, advance: Callable[[int], object]) -> Spool:
     """Read a cloud once into a new spool, find its tiles, and sort the points into its cells."""
     share, rng, sample = sampled_share(source.count), np.random.default_rng(0), []
-    names = ("unsorted", "cell", "points", "rows")
-    unsorted, cells, points, rows = (folder / f"{name}.npy" for name in names)
-    for path, dtype, shape in (
-        (unsorted, "f8", (source.count, 3)),
-        (cells, "i4", (source.count,)),
-        (points, "f8", (source.count, 3)),
-        (rows, "i8", (source.count,)),
-    ):
-        create(path, dtype, shape)
-    for part in chunks_of(source.count):
-        xyz = _read_finite(source, part.start, part.stop)
-        sample.append(xyz[rng.random(len(xyz)) < share])
-        mapped(unsorted, write=True)[part] = xyz
-        advance(len(xyz))
+    unsorted, cells, parts = folder / "unsorted", folder / "cells", chunks_of(source.count)
+    with unsorted.open("wb") as file:
+        for part in parts:
+            xyz = _read_finite(source, part.start, part.stop)
+            sample.append(xyz[rng.random(len(xyz)) < share])
+            file.write(np.ascontiguousarray(xyz, np.float64).data)
+            advance(len(xyz))
     cuts = find_cuts(np.concatenate(sample), share, tile)
     counts = np.zeros(int(cuts.tiles[-1]), np.int64)
-    for part in chunks_of(source.count):
-        cell = cuts.cells_of(np.array(mapped(unsorted)[part]))
-        mapped(cells, write=True)[part] = cell
-        counts += np.bincount(cell, minlength=len(counts))
+    with cells.open("wb") as file:
+        for part in parts:
+            cell = cuts.cells_of(_read(unsorted, _POINT, part))
+            file.write(cell.astype(_CELL).data)
+            counts += np.bincount(cell, minlength=len(counts))
     offsets = np.append(0, np.cumsum(counts))
-    low, high = np.full((len(counts), 3), np.inf), np.full((len(counts), 3), -np.inf)
+    boxes = np.full((2, len(counts), 3), [[[np.inf]], [[-np.inf]]])
     following = offsets[:-1].copy()  # (C,) where the next point of each cell goes
-    for part in chunks_of(source.count):
-        cell = np.array(mapped(cells)[part])
-        order = np.argsort(cell, kind="stable")
-        present, first, number = np.unique(cell[order], return_index=True, return_counts=True)
-        xyz = mapped(unsorted)[part][order]
-        low[present] = np.minimum(low[present], np.minimum.reduceat(xyz, first))
-        high[present] = np.maximum(high[present], np.maximum.reduceat(xyz, first))
-        slot = np.repeat(following[present] - first, number) + np.arange(len(order))
-        mapped(points, write=True)[slot] = xyz
-        mapped(rows, write=True)[slot] = order + part.start
-        following[present] += number
-        advance(len(xyz))
-    for path in (points, rows):
-        with path.open("rb") as file:
+    with (folder / "points").open("wb") as points, (folder / "rows").open("wb") as rows:
+        for part in parts:
+            cell = _read(cells, _CELL, part)
+            order = np.argsort(cell, kind="stable")
+            present, first = np.unique(cell[order], return_index=True)
+            xyz, row = _read(unsorted, _POINT, part)[order], order + part.start
+            for side, reduce in zip(boxes, (np.minimum, np.maximum), strict=True):
+                side[present] = reduce(side[present], reduce.reduceat(xyz, first))
+            for c, (i, j) in zip(present, pairwise([*first, len(order)]), strict=True):
+                points.seek(following[c] * _POINT.itemsize)
+                points.write(xyz[i:j].data)
+                rows.seek(following[c] * _ROW.itemsize)
+                rows.write(row[i:j].data)
+                following[c] += j - i
+            advance(len(xyz))
+        for file in (points, rows):
+            file.flush()
             os.fsync(file.fileno())
-    with writing(folder / "layout.npz") as file:
-        np.savez(file, tile_cells=cuts.tiles, offsets=offsets, boxes=np.stack([low, high]))
-    for path in (unsorted, cells):
-        path.unlink()
+    with writing(folder / "layout.npz") as layout:
+        np.savez(layout, tile_cells=cuts.tiles, offsets=offsets, boxes=boxes)
+    unsorted.unlink()
+    cells.unlink()
     return Spool(folder)
+
+
+def _read(path: Path, dtype: np.dtype, part: slice) -> np.ndarray:
+    """A range of an array on disk."""
+    count = int(part.stop - part.start)
+    found = np.fromfile(path, dtype, count, offset=int(part.start) * dtype.itemsize)
+    if len(found) < count:
+        raise OSError(f"{path}: ends too early; remove {path.parent} and run again")
+    return found
 
 
 def _read_finite(source: Source, start: int, stop: int) -> np.ndarray:  # (n, 3) float64

@@ -26,9 +26,8 @@ class Region:
         chosen = np.flatnonzero(cells)
         runs = np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)
         ranges = [slice(spool.offsets[run[0]], spool.offsets[run[-1] + 1]) for run in runs]
-        points, rows = spool.points, spool.rows
-        self.xyz = np.concatenate([points[part] for part in ranges])  # (M, 3)
-        self.ids = np.concatenate([rows[part] for part in ranges])  # (M,) rows of the input
+        self.xyz = np.concatenate([spool.points(part) for part in ranges])  # (M, 3)
+        self.ids = np.concatenate([spool.rows(part) for part in ranges])  # (M,) rows of the input
         self.slot = np.concatenate([np.arange(r.start, r.stop) for r in ranges])  # (M,) ascending
 
     def __len__(self) -> int:
