@@ -140,7 +140,7 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert table2.main(table2.TABLE, table2.ObjectOptions(data, rows=("pn",), out=tmp_path)) == 2
     assert "no row is called 'pn'" in capsys.readouterr().err
     assert table2.main(table2.TABLE, table2.ObjectOptions(tmp_path / "no", out=tmp_path)) == 2
-    assert "name the folder" in capsys.readouterr().err
+    assert "has no CLASS/train" in capsys.readouterr().err
     rooms = releases.s3dis_prepared(tmp_path / "rooms")
     options = table4.SceneOptions(rooms, part="times", sizes=(10**6,), out=tmp_path)
     assert table4.main(table4.TABLE, options) == 2
