@@ -66,8 +66,8 @@ def create_model(
     """A network by its name, with initial weights that depend on ``seed`` alone.
 
     Args:
-        name: one of :func:`list_models`, or a class of your own derived from :class:`Classifier`,
-            :class:`PartSegmenter` or :class:`SemanticSegmenter`.
+        name: one of :func:`list_models`, or a class of your own derived from ``Classifier``,
+            ``PartSegmenter`` or ``SemanticSegmenter``.
         task: ``"classification"``, ``"part-segmentation"`` or ``"semantic-segmentation"``; a class
             has its own.
         veckm: the counterpart with VecKM, built as in the VecKM paper.
