@@ -105,9 +105,16 @@ def _large(parts: dict[str, Any]) -> str:
 
 
 def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result with each part from the last run that has it."""
+    """One result with each part from the last run that has it, and which part is of when."""
     parts = {name: part for run in runs for name, part in run["parts"].items()}
-    return {**runs[-1], "parts": parts}
+    last = {name: number for number, run in enumerate(runs) for name in run["parts"]}
+    used = sorted(set(last.values()))
+    metas = [runs[number]["meta"] for number in used]
+    names = [", ".join(name for name in parts if last[name] == number) for number in used]
+    dated = (f"{meta['date']} ({which})" for meta, which in zip(metas, names, strict=True))
+    commits = " and ".join(meta["commit"] for meta in metas)
+    meta = {**runs[-1]["meta"], "date": " and ".join(dated), "commit": commits}
+    return {**runs[-1], "meta": meta, "parts": parts}
 
 
 def main(options: Options) -> int:

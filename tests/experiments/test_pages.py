@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'")
 
+from benchmarks import scan
 from benchmarks.normals_parts.cases import Results, Row
 from benchmarks.normals_parts.page import page as normals_page
 from experiments import pages
@@ -68,3 +69,16 @@ def test_a_new_run_replaces_its_part_of_the_normals_and_the_rest_stays() -> None
 def test_a_readme_without_the_comments_is_an_error() -> None:
     with pytest.raises(ValueError, match="has no <!-- table:start -->"):
         pages._replaced("nothing", "table", "x")
+
+
+def test_a_page_of_several_scan_runs_says_which_part_is_of_when() -> None:
+    meta = {"cpu": "c", "cores": 2, "threads": 2, "torch": "t", "python": "p", "veckm": "v"}
+    kills = {"same": 20, "kills": 20, "survived": 10, "deaths": 10}
+    fuzz = {"counts": {"inputs": 5, "failures": 0}}
+    old = {"meta": {**meta, "date": "Monday", "commit": "a"}, "quick": False}
+    new = {"meta": {**meta, "date": "Tuesday", "commit": "b"}, "quick": False}
+    both = scan.merged(
+        [{**old, "parts": {"kills": kills, "fuzz": fuzz}}, {**new, "parts": {"fuzz": fuzz}}]
+    )
+    assert both["meta"]["date"] == "Monday (kills) and Tuesday (fuzz)"
+    assert both["meta"]["commit"] == "a and b"
