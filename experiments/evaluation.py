@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from experiments.jets import jet_normals
@@ -41,14 +42,24 @@ FIRST_SEED = 10_000
 _UNEVEN = 0.4
 
 
+#: What is said of a method on a cloud, and whether more is better. Chamfer is the RMSE against the
+#: normal of the nearest point of the cloud without noise.
+MEASURES = {"rmse": False, "chamfer": False, "below 5": True, "below 10": True}
+
+
 @dataclass(frozen=True)
 class Score:
-    """The RMSE of one method on one cloud, in degrees."""
+    """How one method did on one cloud: degrees, and shares of the points."""
 
     method: str
     cloud: str
     set: str
     rmse: float
+    more: Mapping[str, float] = field(default_factory=dict)  # the other measures that are known
+
+    def value(self, measure: str) -> float:
+        """One of the measures."""
+        return self.rmse if measure == "rmse" else self.more[measure]
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class Scores:
         ]
         return [key for key in scored[0] if all(key in s for s in scored)] if scored else []
 
-    def table(self) -> dict[str, dict[str, float]]:
+    def table(self, measure: str = "rmse") -> dict[str, dict[str, float]]:
         """Of every method the mean of each set, and under ``"mean"`` the mean over the sets."""
         common = set(self.clouds)
         if not common:
@@ -83,8 +94,9 @@ class Scores:
         found: dict[str, dict[str, list[float]]] = {name: {} for name in self.methods}
         for row in self.rows:
             if (row.cloud, row.set) in common:
-                found[row.method].setdefault(row.set, []).append(row.rmse)
-        return _with_best({name: mean_over_sets(scores) for name, scores in found.items()})
+                found[row.method].setdefault(row.set, []).append(row.value(measure))
+        means = {name: mean_over_sets(scores) for name, scores in found.items()}
+        return _with_best(means, max if MEASURES[measure] else min)
 
     def markdown(self) -> str:
         """The table, with a column for each of the six sets and any others that there are."""
@@ -98,7 +110,9 @@ class Scores:
         return _aligned(lines)
 
 
-def _with_best(table: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def _with_best(
+    table: dict[str, dict[str, float]], choose: Callable[[list[float]], float]
+) -> dict[str, dict[str, float]]:
     """The same table with a row for each family behind its last member."""
     families: dict[str, list[str]] = {}
     for name in table:
@@ -112,7 +126,7 @@ def _with_best(table: dict[str, dict[str, float]]) -> dict[str, dict[str, float]
         members = families.get(family, [])
         if len(members) > 1 and name == members[-1]:
             sets = [key for key in row if key != "mean"]
-            best = {key: [min(table[member][key] for member in members)] for key in sets}
+            best = {key: [choose([table[member][key] for member in members])] for key in sets}
             out[best_of(family)] = mean_over_sets(best)
     return out
 
@@ -155,6 +169,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
 def score(methods: Mapping[str, Estimator], cloud: LabeledCloud) -> list[Score]:
     """The scores of all methods on one cloud."""
     truth = cloud.normal[cloud.subset]
+    nearest = nearest_clean(cloud)
     out = []
     for name, estimator in methods.items():
         normal = estimator(cloud)
@@ -163,8 +178,24 @@ def score(methods: Mapping[str, Estimator], cloud: LabeledCloud) -> list[Score]:
                 f"{name} returned shape {tuple(normal.shape)} for the {len(truth)} evaluated "
                 f"points of {cloud.name} ({cloud.set}); expected (M, 3), at cloud.subset"
             )
-        out.append(Score(name, cloud.name, cloud.set, rmse(angle_error(normal, truth))))
+        error = angle_error(normal, truth)
+        more = {f"below {limit}": float((error < limit).double().mean()) for limit in (5, 10)}
+        if nearest is not None:
+            more["chamfer"] = rmse(angle_error(normal, cloud.normal[nearest]))
+        out.append(Score(name, cloud.name, cloud.set, rmse(error), more))
     return out
+
+
+def nearest_clean(cloud: LabeledCloud) -> Tensor | None:  # (M,)
+    """For every evaluated point the nearest point of the cloud without noise, if it is known.
+
+    Noise moves points to where the surface is another one: there the normal of where a point came
+    from cannot be told.
+    """
+    if cloud.clean is None:
+        return None
+    tree = cKDTree(cloud.clean.double().numpy())
+    return torch.from_numpy(tree.query(cloud.pos[cloud.subset].double().numpy())[1])
 
 
 def ours(net: NormalNet | None = None) -> dict[str, Estimator]:

@@ -21,9 +21,10 @@ from benchmarks.harness import Results
 from benchmarks.normals_parts import charts
 from benchmarks.normals_parts import page as normals
 from benchmarks.normals_parts.cases import Results as NormalsResults
+from benchmarks.register_parts import page as register
 
 from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
-from experiments.networks import program
+from experiments.networks import curves, program
 from experiments.table1 import pages as table1
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +34,7 @@ TABLES = (table2_classification.TABLE, table3_parts.TABLE, table4_scenes.TABLE)
 
 def make(root: Path, images: Path) -> dict[Path, str]:
     """The text of every page by its path below the root; plots are written to ``images``."""
-    found = dict(_experiments(root / "experiments" / "results"))
+    found = dict(_experiments(root / "experiments" / "results", images))
     found |= _benchmarks(root / "benchmarks" / "results", images)
     out = {GENERATED / f"{name}.md": text for name, text in found.items()}
     readme = (root / "README.md").read_text()
@@ -42,7 +43,7 @@ def make(root: Path, images: Path) -> dict[Path, str]:
     return {**out, Path("README.md"): readme}
 
 
-def _experiments(folder: Path) -> Iterator[tuple[str, str]]:
+def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     def load(name: str) -> dict[str, Any]:
         results: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
         return results
@@ -50,8 +51,14 @@ def _experiments(folder: Path) -> Iterator[tuple[str, str]]:
     for name in ("table1", "runtime", "layers"):
         if (folder / f"{name}.json").exists():
             yield name, table1.page(load(name))
+    drawn: list[curves.Pair] = []
     for table in TABLES:
-        yield f"table{table.number}", program.page(table, load(f"table{table.number}"))
+        results = load(f"table{table.number}")
+        drawn += curves.pairs(f"Table {table.number}", table.cases, results["rows"])
+        yield f"table{table.number}", program.page(table, results)
+    metric = {f"Table {table.number}": table.metrics[0] for table in TABLES}
+    if text := curves.draw(drawn, metric, images):
+        yield "networks_curves", text
     yield "table5", table5_parameters.page(load("table5"))
 
 
@@ -61,7 +68,9 @@ def _benchmarks(folder: Path, images: Path) -> dict[str, str]:
 
     encode = Results.merged([Results.load(path) for path in runs("encode")])
     own = NormalsResults.merged([NormalsResults.load(path) for path in runs("normals")])
+    aligned = [json.loads(p.read_text()) for p in runs("register")]
     return {
+        **({"register": register.page(register.merged(aligned))} if aligned else {}),
         "encode": report.page(encode, plots.draw(encode, images)),
         "encode_short": report.short(encode),
         "normals": normals.page(own, charts.draw(own, images)),

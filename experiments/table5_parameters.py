@@ -1,6 +1,7 @@
 """Table 5 of the VecKM paper: alpha and beta of VecKM -> PN on ModelNet40, at a machine's scale.
 
     python -m experiments.table5_parameters FOLDER
+    python -m experiments.table5_parameters FOLDER --budget page
     python -m experiments.table5_parameters FOLDER --alphas 20 30 --betas 6 9 --seeds 0 1 2
 
 FOLDER holds ModelNet40 in one of the layouts of veckm.data.modelnet. Runs go on where they were
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import statistics
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
 import tyro
 
 from experiments.common import header, markdown, mean, save, where
@@ -80,10 +82,11 @@ def page(results: dict[str, Any]) -> str:
             paper = "" if printed is None else f" ({printed:.2f})"
             cells.append(f"{mean(scores)}{paper}" if scores else "")
         lines.append([f"beta = {beta:g}", *cells])
+    of = f"{rows[0]['set']}, " if "set" in rows[0] else ""
     spent = statistics.fmean(row["train_seconds"] for row in rows) / 60
     how = (
         f"Instance accuracy of VecKM → PN in per cent, in brackets as printed. Each trained on "
-        f"{rows[0]['objects']:,} objects of {s['points']:,} points for {s['epochs']} epochs "
+        f"{of}{rows[0]['objects']:,} objects of {s['points']:,} points for {s['epochs']} epochs "
         f"({spent:.1f} min), tested once on {rows[0]['tested']:,}; seeds: {len(s['seeds'])}."
     )
     head = ["", *(f"alpha = {alpha:g}" for alpha in s["alphas"])]
@@ -93,6 +96,9 @@ def page(results: dict[str, Any]) -> str:
 def main(options: GridOptions) -> int:
     """Run the grid; print its page."""
     keep_freed_memory()
+    torch.set_num_threads(options.threads)
+    if options.budget == "page":
+        options = replace(options, classes="modelnet10", epochs=10, points=1024, limit=None)
     try:
         print(page(grid(options)))
     except (OSError, ValueError) as error:

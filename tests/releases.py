@@ -68,16 +68,18 @@ def text(folder: Path, n: int = 20) -> Path:
     return folder
 
 
-def modelnet_arrays(folder: Path, count: int = 8, n: int = 20) -> Path:
+def modelnet_arrays(
+    folder: Path, count: int = 8, n: int = 20, names: tuple[str, ...] = NAMES
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "shape_names.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    (folder / "shape_names.txt").write_text("".join(f"{name}\n" for name in names))
     for seed, split in enumerate(("train", "test")):
-        label = np.arange(count, dtype=np.uint8) % len(NAMES)
+        label = np.arange(count, dtype=np.uint8) % len(names)
         xyz = np.stack([cloud(100 * seed + k, n) for k in range(count)])
         xyz[label == 1, :, 2] *= 0.1  # what there is to be learned
         xyz /= np.linalg.norm(xyz, axis=-1).max(1)[:, None, None]
-        names = np.array([f"{NAMES[c]}_{k:04d}" for k, c in enumerate(label)])
-        np.savez(folder / f"{n}_{split}.npz", xyz=xyz.astype(np.float16), label=label, name=names)
+        stems = np.array([f"{names[c]}_{k:04d}" for k, c in enumerate(label)])
+        np.savez(folder / f"{n}_{split}.npz", xyz=xyz.astype(np.float16), label=label, name=stems)
     return folder
 
 

@@ -16,7 +16,7 @@ from experiments.networks.cases import Case
 Rows = Sequence[dict[str, Any]]
 
 #: Rows that agree in these had the same training.
-BUDGET = ("objects", "epochs", "points", "batch", "rate", "smoothing", "drop")
+BUDGET = ("objects", "epochs", "points", "batch", "rate", "smoothing", "drop", "set")
 
 
 def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> list[dict[str, Any]]:
@@ -25,8 +25,10 @@ def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> lis
     return list(rows.values())
 
 
-def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
-    """A line for each network with the paper's below it, and one for what VecKM is worth."""
+def accuracy(
+    cases: Sequence[Case], rows: Rows, metrics: Sequence[str], *, printed: bool = True
+) -> str:
+    """A line for each network, one for what VecKM is worth, and the paper's where ``printed``."""
     lines = []
     for case in cases:
         found = _alike([row for row in rows if row["key"] == case.key])
@@ -37,9 +39,9 @@ def accuracy(cases: Sequence[Case], rows: Rows, metrics: Sequence[str]) -> str:
             lines.append([case.title, *scores, size, _trained(mine), seeds])
             if case.veckm:
                 lines.append(_difference(case, mine, rows, metrics))
-        printed = [f"{value:g}" for value in case.scores]
-        if found and case.scores:
-            lines.append([f"{case.title}, as printed", *printed, f"{case.parameters:g}M", "", ""])
+        if found and case.scores and printed:
+            paper = [f"{value:g}" for value in case.scores]
+            lines.append([f"{case.title}, as printed", *paper, f"{case.parameters:g}M", "", ""])
     head = ["network", *(f"{name}, %" for name in metrics), "parameters", "trained on", "seeds"]
     return markdown(head, lines)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from tyro.conf import Positional, arg
 
 from experiments.common import header, save, where
@@ -33,6 +34,11 @@ class Options:
     """Folder with the data, in one of the layouts that veckm.data reads."""
     part: Literal["all", "accuracy", "times"] = "all"
     """What to run."""
+    budget: Literal["own", "page"] = "own"
+    """With page what the documentation shows: its rows (of those named by --rows), epochs, points,
+    seeds and classes, whatever is given here; else that of the options below."""
+    threads: int = torch.get_num_threads()
+    """Threads of torch."""
     rows: tuple[str, ...] = ()
     """Networks, such as pointnet or veckm-pointnet; all of the table by default."""
     epochs: int = 30
@@ -65,36 +71,38 @@ class Table:
     metrics: tuple[str, ...]
     about: str  # a sentence or two for the page
     times: Callable[[Sequence[Case], Any], Rows] | None = None  # other than of one test batch
+    budget: tuple[dict[str, Any], ...] = ()  # what the page shows, as options to change
 
 
 def main(table: Table, options: Options) -> int:
     """Run the rows and the times, each saved when it is done; print the page."""
     keep_freed_memory()
+    torch.set_num_threads(options.threads)
     try:
         cases = _chosen(table, options.rows)
-        sets = table.sets(options)
-        results = _begin(table, options)
+        budgets = table.budget if options.budget == "page" else ({},)
+        parts = [replace(options, **{"rows": options.rows, **budget}) for budget in budgets]
         if options.part in ("all", "times"):
-            timed = (
-                _timed(cases, sets, options) if table.times is None else table.times(cases, options)
-            )
-            keep(table, options, results, "times", timed, ("key", "clouds", "points"))
-        if options.part in ("all", "accuracy"):
-            for seed in options.seeds:
-                for case in cases:
-                    row = run(
-                        case.key,
-                        _maker(case, sets, seed),
-                        sets,
-                        _recipe(options, seed),
-                        options.out,
-                    )
-                    keep(table, options, results, "rows", [row], _SAME)
+            timed = (table.times or _timed(table))(cases, parts[0])
+            keep(table, options, "times", timed, ("key", "clouds", "points"))
+        for part in parts if options.part in ("all", "accuracy") else ():
+            wanted = [case for case in _chosen(table, part.rows) if case in cases]
+            if wanted:
+                _accuracy(table, part, wanted)
     except (OSError, ValueError) as error:
         print(f"table{table.number}: error: {error}", file=sys.stderr)
         return 2
-    print(page(table, results))
+    print(page(table, _known(table, options)))
     return 0
+
+
+def _accuracy(table: Table, options: Options, cases: Sequence[Case]) -> None:
+    sets = table.sets(options)
+    for seed in options.seeds:
+        for case in cases:
+            recipe = _recipe(options, seed)
+            row = run(case.key, _maker(case, sets, seed), sets, recipe, options.out)
+            keep(table, options, "rows", [row], _SAME)
 
 
 #: Rows that agree in these are of the same run.
@@ -118,17 +126,22 @@ def _maker(case: Case, sets: Sets, seed: int) -> Callable[[], Any]:
     return lambda: case.make(sets.task.name, classes, channels, seed)  # type: ignore[arg-type]
 
 
-def _timed(cases: Sequence[Case], sets: Sets, options: Options) -> Rows:
+def _timed(table: Table) -> Callable[[Sequence[Case], Options], Rows]:
     """All networks on one batch of the test set."""
-    batch = collate([sets.test.draw(i) for i in range(min(options.batch, len(sets.test)))])
-    return race(cases, sets.task.name, len(sets.learn.classes), batch, options.turns)  # type: ignore[arg-type]
+
+    def times(cases: Sequence[Case], options: Options) -> Rows:
+        sets = table.sets(options)
+        batch = collate([sets.test.draw(i) for i in range(min(options.batch, len(sets.test)))])
+        return race(cases, sets.task.name, len(sets.learn.classes), batch, options.turns)  # type: ignore[arg-type]
+
+    return times
 
 
 def _path(table: Table, options: Options) -> Path:
     return options.out / f"table{table.number}.json"
 
 
-def _begin(table: Table, options: Options) -> dict[str, Any]:
+def _known(table: Table, options: Options) -> dict[str, Any]:
     """What is known already: rows of other settings stay in the table, each saying its own."""
     results = {**header(asdict(options)), "times": []}
     path = _path(table, options)
@@ -141,12 +154,12 @@ def _begin(table: Table, options: Options) -> dict[str, Any]:
 def keep(
     table: Table,
     options: Options,
-    results: dict[str, Any],
     part: str,
     new: Rows,
     same: Sequence[str],
 ) -> None:
-    """Add rows, and save all."""
+    """Add rows to those in the file, which another run may have written meanwhile, and save all."""
+    results = _known(table, options)
     results[part] = pages.merged(results[part], new, same)
     save(results, _path(table, options))
 
@@ -154,8 +167,10 @@ def keep(
 def page(table: Table, results: dict[str, Any]) -> str:
     """Where it ran, how well, how fast."""
     out = [where(results), table.about, ""]
-    if results["rows"]:
-        out += [pages.accuracy(table.cases, results["rows"], table.metrics), ""]
+    for name in dict.fromkeys(row.get("set") for row in results["rows"]):
+        rows = [row for row in results["rows"] if row.get("set") == name]
+        out += [f"On {name}:", ""] if name else []
+        out += [pages.accuracy(table.cases, rows, table.metrics, printed=name is None), ""]
     if results["times"]:
         out += ["Milliseconds of a whole forward pass, encoder included, median of turns in one "]
         out[-1] += "run; in brackets, how many times as fast as the network without VecKM:"

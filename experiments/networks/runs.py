@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from experiments.common import log, today, write
 from veckm.data.augment import Augment
 from veckm.data.samples import Samples
@@ -56,7 +58,7 @@ def run(
         augment=sets.augment,
         note=lambda line: log(f"{key}, seed {recipe.seed}: {line}"),
     )
-    start = time.perf_counter()
+    lines, start = read_log(home), time.perf_counter()
     scores = evaluate(model, sets.task, sets.test, batch=recipe.batch, label=None)
     row = {
         "key": key,
@@ -70,13 +72,19 @@ def run(
         "tested": len(sets.test),
         **sets.about,
         "parameters": parameter_count(model),
-        "train_seconds": sum(line["seconds"] for line in read_log(home)),
+        "train_seconds": sum(line["seconds"] for line in lines),
+        "threads": torch.get_num_threads(),
+        "curve": [round(line["loss"], 5) for line in lines],
         "test_seconds": time.perf_counter() - start,
     }
     write(done, lambda part: part.write_text(json.dumps(row, indent=1) + "\n"))
     text = ", ".join(f"{name} {100 * value:.2f} %" for name, value in scores.items())
     log(f"{key}, seed {recipe.seed}: {text}")
     return row
+
+
+#: Fields that recipes have got since: at these values earlier runs are still found.
+LATER = {"momentum": 0.9}
 
 
 def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:
@@ -87,7 +95,7 @@ def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:
         "learn": sets.learn.checksum,
         "test": sets.test.checksum,
         "augment": None if sets.augment is None else asdict(sets.augment),
-        "recipe": asdict(recipe),
+        "recipe": {k: v for k, v in asdict(recipe).items() if LATER.get(k) != v},
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[
         :10

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import torch
 from releases import meshes, modelnet_arrays, s3dis_prepared, shapenet_arrays, shapenet_text
 from verbs import fails, run
 
-from veckm.training import load_checkpoint
+from veckm import __version__
+from veckm.training import load_checkpoint, load_model
 from veckm.training.log import read_log
 
 SHORT = ("--epochs", "1", "--batch", "4", "--device", "cpu")
@@ -87,6 +90,64 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(
                 "--model", "pct")  # fmt: skip
     assert "its config differs: name is 'pointnet' there and 'pct' here" in err
     assert (tmp_path / "parts" / "last.pt").read_bytes() == before
+
+
+def test_the_encoding_and_the_steps_are_options(capsys, tmp_path: Path) -> None:
+    data, out = modelnet_arrays(tmp_path / "data"), tmp_path / "run"
+    code, said, _ = run(
+        capsys, "train", "classification", data, "--out", out, "--points", 16, *SHORT, "--veckm",
+        "--alpha", 30, 20, "--radius", 0.3, 0.2, "--dim", 8, "--hidden", 12, "--position", 0.5,
+        "--engine", "dense", "--eps", 0.02, "--norm", "none", "--optimizer", "sgd",
+        "--momentum", 0.8, "--weight-decay", 0.0005, "--no-amp", "--log-every", 1e-6,
+    )  # fmt: skip
+    assert code == 0
+    assert "SGD with momentum 0.8; rate 0.001" in said
+    assert "weight decay 0.0005" in said
+    assert "epoch 1/1 step 1/2: loss" in said
+    config = load_model(out).config.encoding
+    assert (config.alpha, config.dim, config.hidden) == ((30.0, 20.0), 8, 12)
+    assert config.beta == pytest.approx((6.0, 9.0))
+    assert (config.position, config.engine, config.eps, config.norm) == (0.5, "dense", 0.02, None)
+    assert load_checkpoint(out).recipe["amp"] is False
+    start = ("train", "classification", data, "--out", tmp_path / "other", "--points", 16)
+    err = fails(capsys, *start, "--alpha", 30, "--dim", 8)
+    assert "--alpha, --dim: without --veckm the network has no encoding; add --veckm" in err
+    err = fails(capsys, *start, "--veckm", "--beta", 6, "--radius", 0.3)
+    assert "--radius and --beta are the same thing: give one of them" in err
+    err = fails(capsys, *start, "--veckm", "--alpha", 30, 20, 10, "--beta", 6, 9)
+    assert "alpha" in err
+    assert not (tmp_path / "other").exists()
+
+
+def test_python_m_veckm_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "veckm", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"veckm {__version__}\n"
+
+
+def test_the_authors_networks_are_trained_as_by_their_program(capsys, tmp_path: Path) -> None:
+    data = modelnet_arrays(tmp_path / "data", count=10)
+    options = ("--veckm", "--authors", "--points", 16, *SHORT)
+    out = tmp_path / "objects"
+    assert run(capsys, "train", "classification", data, "--out", out, *options)[0] == 0
+    saved = load_checkpoint(out)
+    assert saved.config["authors"]
+    assert saved.config["encoding"]["hidden"] == 256
+    given = {"optimizer": "sgd", "rate": 0.01, "weight_decay": 5e-4, "last_rate": 1e-4}
+    assert {k: saved.recipe[k] for k in given} == given
+    assert (saved.recipe["epochs"], saved.recipe["batch"]) == (1, 4)  # as asked
+    assert saved.task["smoothing"] == pytest.approx(0.4)  # 0.2 to one wrong class of two
+    assert "drop=0.875, keep_dropped=True" in str(saved.data["augment"])
+    assert run(capsys, "evaluate", "classification", out, data)[0] == 0
+    data, out = shapenet_arrays(tmp_path / "parts"), tmp_path / "segmented"
+    options = (*options, "--repeat", "--out", out, "--model", "pct")
+    assert run(capsys, "train", "part-segmentation", data, *options)[0] == 0
+    saved = load_checkpoint(out)
+    given = {"optimizer": "adam", "rate": 1e-3, "weight_decay": 1e-4, "halve_every": 20}
+    assert {k: saved.recipe[k] for k in given} == given
+    err = fails(capsys, "train", "classification", data, "--authors")
+    assert "authors" in err
 
 
 @pytest.mark.parametrize("write", [shapenet_arrays, shapenet_text])

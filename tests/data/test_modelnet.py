@@ -10,7 +10,7 @@ import pytest
 import torch
 from releases import NAMES, meshes, modelnet_arrays, text
 
-from veckm.data.modelnet import HDF5_PAGE, PAGE, TEXT_PAGE, read_modelnet
+from veckm.data.modelnet import HDF5_PAGE, PAGE, TEN, TEXT_PAGE, read_modelnet
 from veckm.data.samples import Samples, collate
 
 
@@ -111,6 +111,21 @@ def test_arrays_are_read_and_fewer_points_are_a_choice_by_the_seed(tmp_path: Pat
     there = (one[0][:, None] == collate(whole).pos[0]).all(-1)
     assert there.any(1).all()
     assert int(there.any(0).sum()) == 9
+
+
+def test_the_ten_classes_are_taken_out_of_the_forty(tmp_path: Path) -> None:
+    names = ("lamp", *reversed(TEN), "xbox")
+    folder = modelnet_arrays(tmp_path / "a", 24, names=names)
+    whole, data = (read_modelnet(folder, points=20, classes=c) for c in (40, 10))
+    assert data.classes == TEN
+    assert data.checksum != whole.checksum
+    kept = [s for s in whole if whole.classes[int(s.label)] in TEN]
+    assert [s.name for s in data] == [s.name for s in kept]
+    assert all(s.name.startswith(TEN[int(s.label)]) for s in data)
+    assert all(torch.equal(a.pos, b.pos) for a, b in zip(data, kept, strict=True))
+    folder = modelnet_arrays(tmp_path / "b", names=("bed", "lamp"))
+    with pytest.raises(ValueError, match=r"has no bathtub, chair, .* its classes are bed, lamp"):
+        read_modelnet(folder, points=20, classes=10)
 
 
 def test_the_cache_is_of_the_files_and_the_choice(tmp_path: Path) -> None:

@@ -122,6 +122,21 @@ def test_dropped_points_are_gone_with_all_that_is_theirs() -> None:
         Augment(drop=1.0)
 
 
+def test_dropped_points_may_move_to_the_first() -> None:
+    s = sample(400)
+    augment = Augment(translation=0, scale=(1, 1), drop=0.8, keep_dropped=True)
+    assert augment.share(generator_of(0)) == 0  # every cloud draws its own
+    shares = []
+    for seed in range(60):
+        moved = augment(s, generator_of(seed))
+        kept = (moved.pos == s.pos).all(-1)
+        assert torch.equal(moved.pos[~kept], s.pos[:1].expand(int((~kept).sum()), 3))
+        assert torch.equal(moved.features[~kept], s.features[:1].expand(int((~kept).sum()), -1))
+        shares.append(1 - float(kept.float().mean()))
+    assert min(shares) < 0.1
+    assert 0.7 < max(shares) < 0.9
+
+
 def test_augmentation_is_of_its_generator_and_turns_normals_with_the_surface() -> None:
     s = sample()
     one, two = (Augment()(s, generator_of(5)) for _ in range(2))

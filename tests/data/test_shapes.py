@@ -13,7 +13,7 @@ from veckm.data.statue import make_statue
 Maker = Callable[..., Shape]
 
 SURFACES: list[Maker] = [shapes.sphere, shapes.torus, shapes.box, shapes.cylinder, shapes.statue]
-EVERY: list[Maker] = [*SURFACES, shapes.scan, shapes.lidar]
+EVERY: list[Maker] = [*SURFACES, shapes.scan, shapes.lidar, shapes.house]
 
 every = pytest.mark.parametrize("make", EVERY, ids=lambda make: make.__name__)
 
@@ -241,6 +241,19 @@ def test_lidar_sees_no_point_from_behind() -> None:
     assert float(length(ray).max()) < RANGE
 
 
+def test_a_scanned_house_is_dense_near_the_stations_and_has_noise_along_the_beam() -> None:
+    clean, noisy = (shapes.house(9000, noise=s, meters=True).pos for s in (0.0, 0.02))
+    off = length(noisy - clean)
+    assert 0.014 < float(off.mean()) < 0.018  # of a Gaussian: 0.02 times the root of 2 / pi
+    first, last = shapes.house(3000, views=1, noise=0.0, meters=True), clean[-3000:]
+    assert torch.equal(shapes.house(9000, noise=0.0, meters=True).pos[-3000:], last)
+    eye = torch.tensor([-6.0, -9.5, HEIGHT])
+    assert float(((first.pos - eye) * first.normal).sum(-1).max()) < 0
+    ground = first.pos[(first.normal[:, 2] == 1) & (first.pos[:, 2].abs() < 1e-4)]
+    distance = length(ground - eye)
+    assert int((distance < 8).sum()) > 3 * int((distance > 12).sum())
+
+
 def test_lidar_in_meters_is_the_same_scan_times_the_range() -> None:
     small, large = shapes.lidar(1000), shapes.lidar(1000, meters=True)
     torch.testing.assert_close(small.pos * RANGE, large.pos)
@@ -265,6 +278,7 @@ def test_many_lidar_points_come_from_several_revolutions_down_the_street() -> No
         ),
         (lambda: shapes.cylinder(5, radius=0.0), "radius must be positive"),
         (lambda: shapes.scan(5, views=0), "views must be at least 1, got 0"),
+        (lambda: shapes.house(5, views=5), "views must be at most 4, got 5"),
         (lambda: shapes.lidar(5, beams=0), "beams must be at least 1, got 0"),
     ],
 )

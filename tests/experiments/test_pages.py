@@ -14,7 +14,7 @@ from benchmarks import scan
 from benchmarks.normals_parts.cases import Results, Row
 from benchmarks.normals_parts.page import page as normals_page
 from experiments import pages
-from experiments.networks import program
+from experiments.networks import curves, program
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,26 @@ def test_a_new_row_joins_the_rows_that_were_read_from_a_page() -> None:
     added = set(after.splitlines()) - set(before.splitlines())
     assert "| PCT | 50.00 | 25.00 | 1.00M | 10 x 16 points, 9 epochs, 1 min | 1 |" in added
     assert len(added) == 2  # the row, and the line with the dates
+
+
+def test_curves_of_a_pair_with_one_budget_are_drawn(tmp_path: Path) -> None:
+    table = pages.TABLES[0]
+    budget = {"epochs": 3, "objects": 10, "points": 16, "batch": 4, "rate": 1e-3}
+    rows = [
+        {**budget, "key": key, "seed": seed, "curve": [3.0, 2.0, 1.0 + seed],
+         "scores": {"instance accuracy": 0.5, "class accuracy": 0.25}}
+        for key, seed in (("pct", 0), ("pct", 1), ("veckm-pct", 0), ("pointnet", 0))
+    ]  # fmt: skip
+    rows.append({**rows[2], "set": "the ten", "key": "veckm-pointnet"})  # no plain run alike
+    (found,) = curves.pairs("Table 2", table.cases, rows)
+    assert found[0] == "Table 2"
+    assert [(case.key, len(mine)) for case, mine in found[1]] == [("pct", 2), ("veckm-pct", 1)]
+    text = curves.draw([found], {"Table 2": "instance accuracy"}, tmp_path)
+    assert "(_static/networks_curves.png)" in text
+    first = (tmp_path / "networks_curves.png").read_bytes()
+    curves.draw([found], {"Table 2": "instance accuracy"}, tmp_path)
+    assert (tmp_path / "networks_curves.png").read_bytes() == first
+    assert curves.draw([], {}, tmp_path) == ""
 
 
 def test_a_new_run_replaces_its_part_of_the_normals_and_the_rest_stays() -> None:

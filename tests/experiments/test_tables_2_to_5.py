@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import releases
 
+from veckm.data import modelnet
+
 TINY: dict[str, Any] = {"epochs": 1, "batch": 4, "points": 16, "turns": 1}
 
 
@@ -59,6 +61,35 @@ def test_what_the_authors_do_beyond_the_text_is_a_budget_of_its_own(
     text = capsys.readouterr().out
     assert len(found(tmp_path, 2)["rows"]) == 2
     assert "1 epochs, smoothing 0.2, drop 0.875, 0 min" in text
+
+
+def test_the_budget_of_the_page_is_of_the_table_and_keeps_the_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table2, runs = program("table2_classification"), program("networks.runs")
+    data = releases.modelnet_arrays(tmp_path / "data", count=20, names=(*modelnet.TEN, "lamp"))
+    budgets = [dict(budget) for budget in table2.TABLE.budget]
+    assert {b["epochs"] for b in budgets} == {25, 40, 1}
+    for budget in budgets:
+        budget["epochs"] = 2
+    table = replace(table2.TABLE, budget=tuple(budgets))
+    options = table2.ObjectOptions(
+        data, part="accuracy", budget="page", rows=("pointnet",), out=tmp_path, **TINY
+    )
+    assert table2.main(table, options) == 0
+    rows = found(tmp_path, 2)["rows"]
+    assert [(row["seed"], row.get("set", "all")[:7], row["objects"]) for row in rows] == [
+        (0, "the ten", 19), (1, "the ten", 19), (2, "the ten", 19), (0, "all", 20),
+    ]  # fmt: skip
+    assert all(len(row["curve"]) == row["epochs"] == 2 for row in rows)
+    text = capsys.readouterr().out
+    ten, whole = text.split("On the ten classes of ModelNet10:")[1].split("\n\n| network")[1:]
+    assert "as printed" not in ten
+    assert "as printed" in whole
+    monkeypatch.setattr(runs, "train", lambda *_, **__: pytest.fail("was done before"))
+    (tmp_path / "table2.json").unlink()
+    assert table2.main(table, options) == 0
+    assert found(tmp_path, 2)["rows"] == rows
 
 
 def test_what_is_done_is_not_done_again_and_other_budgets_stay(

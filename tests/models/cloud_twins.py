@@ -26,6 +26,15 @@ def ball_twin(points: Tensor, queries: Tensor, radius: float, k: int) -> Tensor:
     return torch.tensor(rows)
 
 
+def ball_in_order_twin(points: Tensor, queries: Tensor, radius: float, k: int) -> Tensor:
+    rows = []
+    for q in queries:
+        far = squared(points, q)
+        row = [i for i in range(len(points)) if far[i] <= radius**2][:k] or [int(far.argmin())]
+        rows.append(row + [row[0]] * (k - len(row)))
+    return torch.tensor(rows)
+
+
 def interpolate_twin(values: Tensor, points: Tensor, queries: Tensor, k: int = 3) -> Tensor:
     rows = []
     for q in queries:

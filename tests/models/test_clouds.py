@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cloud_twins import ball_twin, farthest_twin, interpolate_twin, knn_twin
+from cloud_twins import ball_in_order_twin, ball_twin, farthest_twin, interpolate_twin, knn_twin
 from torch import Generator, Tensor
 
 from veckm.models.clouds import Clouds, per_cloud
@@ -31,6 +31,17 @@ def test_neighbors_are_rows_of_the_same_cloud(sizes: tuple[int, ...], generator:
     assert torch.equal(c.ball(0.3, 7, q), expected)
     itself = zip(alone(c, c.pos), c.starts, strict=True)
     assert torch.equal(c.knn(4), torch.cat([knn_twin(p, p, 4) + start for p, start in itself]))
+
+
+@SIZES
+@pytest.mark.parametrize("radius", [0.01, 0.3, 2.0])
+def test_a_ball_may_take_its_points_in_order(
+    sizes: tuple[int, ...], radius: float, generator: Generator
+) -> None:
+    c, q = clouds(sizes, generator), clouds(tuple(n // 2 for n in sizes), generator)
+    pairs = zip(alone(c, c.pos), alone(q, q.pos), c.starts, strict=True)
+    expected = [ball_in_order_twin(p, x, radius, 14) + start for p, x, start in pairs]
+    assert torch.equal(c.ball(radius, 14, q, in_order=True), torch.cat(expected))
 
 
 def test_a_group_is_the_offsets_and_features_of_the_neighbors(generator: Generator) -> None:

@@ -1,9 +1,13 @@
 """VecKM as a part of a network, and the counterparts that the paper builds with it."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
+from veckm import VecKM
 from veckm.models import (
     Classifier,
     Encoding,
@@ -47,6 +51,49 @@ def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
     ragged = Clouds.of(pos[0], torch.arange(2).repeat_interleave(torch.tensor([20, 40])))
     alone = torch.stack([encoding(part).amax(0) for part in pos[0].split([20, 40])])
     torch.testing.assert_close(encoding.maxpool(ragged), alone)
+
+
+def test_a_network_with_several_scales_trains(generator: Generator) -> None:
+    config = default_encoding("pointnet", alpha=(30.0, 20.0), radius=(0.3, 0.2), dim=32, hidden=16)
+    assert config.beta == (1.8 / 0.3, 1.8 / 0.2)
+    model = create_model("pointnet", veckm=True, num_classes=4, encoding=config, dropout=0.0)
+    assert isinstance(model.encoding, Encoding)
+    assert model.encoding.veckm.out_dim == 64
+    pos, label = torch.rand(4, 40, 3, generator=generator), torch.arange(4)
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=2e-3), []
+    for _ in range(25):
+        loss = torch.nn.functional.cross_entropy(model(pos).logits, label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.1 < losses[0]
+
+
+def test_the_size_is_given_as_beta_or_as_radius() -> None:
+    assert EncodingConfig().beta == 6.0
+    assert EncodingConfig(radius=0.2).beta == pytest.approx(9.0)
+    assert default_encoding("pct", radius=0.3) == default_encoding("pct", beta=1.8 / 0.3)
+    assert replace(EncodingConfig(radius=0.2), dim=8).beta == pytest.approx(9.0)
+    with pytest.raises(ValueError, match="give either beta or radius, not both"):
+        EncodingConfig(beta=9.0, radius=0.2)
+
+
+@pytest.mark.parametrize("change", [lambda m: m.half(), lambda m: m.to(torch.bfloat16)])
+def test_half_precision_is_refused_before_anything_has_changed(change: Any) -> None:
+    for model in (
+        VecKM(8, radius=0.2),
+        Encoding(EncodingConfig(dim=8, hidden=4, channels=4)),
+        create_model("pointnet", num_classes=4),
+        create_model("pct", veckm=True, num_classes=4),
+    ):
+        with pytest.raises(TypeError, match=rf"{type(model).__name__} cannot.*autocast.*bfloat16"):
+            change(model)
+        assert {x.dtype for x in model.state_dict().values()} <= {
+            torch.float32,
+            torch.float64,
+            torch.int64,
+        }
 
 
 def test_several_scales_are_joined(generator: Generator) -> None:
@@ -152,3 +199,23 @@ def test_alpha_and_beta_can_be_chosen() -> None:
     assert isinstance(encoding, Encoding)
     assert encoding.veckm.alpha == (20.0,)
     assert encoding.veckm.beta == (4.0,)
+
+
+@pytest.mark.filterwarnings("default")  # the compiler itself raises some
+@pytest.mark.parametrize("name", ["pointnet", "pct"])
+def test_a_compiled_training_step_has_the_same_gradients(name: str, generator: Generator) -> None:
+    # With the values checked, compiled code would be interrupted at every check.
+    encoding = default_encoding(name, engine="dense", dim=32, hidden=16, channels=32)
+    options: dict[str, Any] = {"dropout": 0.0, "validate": False, "encoding": encoding}
+    pos, label = clouds(generator), torch.tensor([2, 0])
+    gradients = []
+    torch.compiler.reset()
+    for wrap in (lambda step: step, lambda step: torch.compile(step, backend="aot_eager")):
+        model = create_model(name, veckm=True, num_classes=4, **options).double()
+
+        def loss(pos: Tensor, model: nn.Module = model) -> Tensor:
+            return nn.functional.cross_entropy(model(pos).logits, label)
+
+        wrap(loss)(pos).backward()
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(*gradients)

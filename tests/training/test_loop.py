@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -81,6 +83,42 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path, epoch: int) ->
     one, two = (load_checkpoint(tmp_path / name) for name in ("whole", "parts"))
     for key, state in one.optimizer["state"].items():
         assert all(torch.equal(v, two.optimizer["state"][key][k]) for k, v in state.items())
+
+
+def test_more_epochs_go_on_at_the_rates_of_the_longer_schedule(tmp_path: Path) -> None:
+    data, longer, lines = stored(10), replace(RECIPE, epochs=8), []
+    train(net(), TASK, data, RECIPE, tmp_path / "one")
+    copytree(tmp_path / "one", tmp_path / "two")
+    whole = net()
+    train(whole, TASK, data, longer, tmp_path / "one", note=lines.append)
+    assert lines[:2] == [
+        "resumed after epoch 5 of 8",
+        "extended from 5 to 8 epochs: the rate goes on at 0.00309 after 0.000955, by the cosine of "
+        "8 epochs",
+    ]
+    rates = [line["rate"] for line in read_log(tmp_path / "one")]
+    assert rates == [*map(RECIPE.rate_of, range(5)), *map(longer.rate_of, range(5, 8))]
+    with pytest.raises(Killed):
+        train(net(), TASK, data, longer, tmp_path / "two", note=kill_at("epoch 6/8"))
+    again = net()
+    train(again, TASK, data, longer, tmp_path / "two")
+    assert same(whole, again)
+    assert curve(tmp_path / "one") == curve(tmp_path / "two")
+    with pytest.raises(ValueError, match="epochs is 8 there and 5 here"):
+        train(net(), TASK, data, RECIPE, tmp_path / "one")
+
+
+def test_steps_are_told_and_what_is_in_force(tmp_path: Path) -> None:
+    lines: list[str] = []
+    recipe = Recipe(epochs=1, batch=4, optimizer="sgd", momentum=0.8, weight_decay=5e-4, clip=1.0)
+    train(net(), TASK, stored(8), recipe, tmp_path, note=lines.append, note_every=1e-9)
+    assert lines[0] == (
+        "SGD with momentum 0.8; rate 0.001, a cosine over 1 epochs; weight decay 0.0005; gradients "
+        "of norm 1 at most; products in float32; 2 steps per epoch on cpu"
+    )
+    told = [re.fullmatch(r"epoch 1/1 step (\d)/2: loss [\d.]+, \S+ s/step", s) for s in lines[1:3]]
+    assert [found and found[1] for found in told] == ["1", "2"]
+    assert len(lines) == 4
 
 
 def test_a_kill_within_an_epoch_costs_that_epoch_only(tmp_path: Path) -> None:
@@ -172,7 +210,8 @@ def test_another_run_is_not_gone_on_with(tmp_path: Path) -> None:
     train(net(), TASK, stored(10), RECIPE, tmp_path)
     before = (tmp_path / "last.pt").read_bytes()
     for task, data, recipe, message in (
-        (TASK, stored(10), replace(RECIPE, epochs=6), "recipe differs: epochs is 5 there and 6"),
+        (TASK, stored(10), replace(RECIPE, epochs=4), "recipe differs: epochs is 5 there and 4"),
+        (TASK, stored(10), replace(RECIPE, epochs=6, batch=5), "batch is 4 there and 5 here"),
         (TASK, stored(12), RECIPE, "data differs: samples is 10 there and 12 here"),
         (Classification(2, 99), stored(10), RECIPE, "task differs: points is 12 there and 99"),
     ):
@@ -286,3 +325,14 @@ def test_the_loop_serves_any_gradients(tmp_path: Path, optimizer: str) -> None:
     with pytest.raises(Killed):
         fitted(tmp_path / "parts", kill_at("epoch 3/"))
     assert same(whole, fitted(tmp_path / "parts"))
+
+
+def test_the_rate_may_end_above_zero_or_be_halved() -> None:
+    recipe = Recipe(epochs=10, rate=0.5, last_rate=0.1)
+    assert recipe.rate_of(0) == 0.5
+    assert recipe.rate_of(5) == pytest.approx(0.3)
+    assert recipe.rate_of(10) == pytest.approx(0.1)
+    recipe = Recipe(epochs=90, rate=1e-3, last_rate=1e-4, halve_every=20)
+    assert [recipe.rate_of(e) for e in (0, 19, 20, 79, 80)] == [1e-3, 1e-3, 5e-4, 1.25e-4, 1e-4]
+    with pytest.raises(ValueError, match="last_rate must not be negative, got -1"):
+        Recipe(last_rate=-1)

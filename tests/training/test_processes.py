@@ -17,6 +17,7 @@ from veckm.tasks.labeling import Classification
 from veckm.training import Recipe, evaluate, train
 from veckm.training.log import read_log
 from veckm.training.loop import Supervised
+from veckm.training.precision import Precision
 from veckm.training.ranks import Ranks, current, joined
 
 TASK = Classification(num_classes=2, points=12)
@@ -33,7 +34,8 @@ def work(folder: str) -> None:
     with joined(torch.device("cpu")) as ranks:
         out = Path(folder)
         data = stored(11)
-        step = Supervised(net(), TASK, data, RECIPE, Augment(drop=0.5), torch.device("cpu"))
+        augment, device = Augment(drop=0.5), torch.device("cpu")
+        step = Supervised(net(), TASK, data, RECIPE, augment, device, Precision())
         step(0, 0, torch.Tensor.backward)
         grads = [p.grad.clone() for p in step.model.parameters()]
         del step  # and with it what holds the group, as in any program whose training has returned

@@ -17,9 +17,8 @@ from veckm.cli.verb import OutputFile, Verb, check_output, coordinates, read_clo
 from veckm.data.pcpnet import PCPNet
 from veckm.data.protocol import SETS, LabeledCloud
 from veckm.inputs import check_count
-from veckm.tasks.normals import load
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.estimate import estimate, shipped
+from veckm.tasks.normals.estimate import estimate, network
 from veckm.tasks.normals.evaluate import angle_error, rmse
 from veckm.training import evaluate, load_checkpoint
 
@@ -46,7 +45,7 @@ class EvaluateNormals(Verb):
         """Score every cloud; print the table."""
         if self.limit is not None:
             check_count(self.limit, "--limit")
-        net = shipped() if self.weights is None else load(self.weights)
+        net = network(self.weights)
         scores: dict[str, dict[str, list[float]]] = {}
         for cloud in islice(self._clouds(), self.limit):
             self.show(f"{cloud.name}, {cloud.set}: {len(cloud.pos):,} points")

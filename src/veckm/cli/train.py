@@ -7,6 +7,7 @@ same options.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,12 +17,14 @@ from tyro.conf import OmitArgPrefixes, Suppress, arg
 
 from veckm import __version__
 from veckm.cli import networks
+from veckm.cli.encoding import EncodingOptions
 from veckm.cli.verb import Flag, Verb, option, save_json
 from veckm.data.augment import Augment
 from veckm.data.meshes import load_meshes
 from veckm.data.s3dis import CLASSES
 from veckm.data.samples import Samples, hold_out
 from veckm.memory import keep_freed_memory
+from veckm.tasks.authors import authors_training
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
 from veckm.tasks.normals.examples import CloudCounts, clouds
@@ -34,6 +37,9 @@ from veckm.training.ranks import joined
 from veckm.training.recipe import Recipe
 
 _Normals = Annotated[Flag, arg(help="Give the network the normals too, where the data has them.")]
+_Authors = Annotated[
+    Flag, arg(help="With --veckm: the network and training of the authors' program.")
+]
 _Recipe = Annotated[
     OmitArgPrefixes[Recipe], arg(help="Of the optimizer; the seed is that of the weights too.")
 ]
@@ -55,7 +61,7 @@ class TrainNormals(Verb):
     """Stages of the network."""
     hidden: int = 16
     """Numbers per neighbor."""
-    steps: int = 3000
+    steps: int = Budget.steps
     """Steps of every stage."""
 
     def run(self) -> None:
@@ -100,6 +106,8 @@ class _Train(networks.NetworkVerb):
     """Name of the network: pointnet, pointnet2, pct, ...; a wrong one lists those of the task."""
     veckm: Flag = False
     """Use the network's VecKM counterpart."""
+    authors: Suppress[bool] = False  # an option where the authors' program has the task
+    encoding: OmitArgPrefixes[EncodingOptions] = field(default_factory=EncodingOptions)
     points: Annotated[int | None, option("K", "the task's")] = None
     """Points per cloud."""
     val_share: float = 0.0
@@ -108,6 +116,8 @@ class _Train(networks.NetworkVerb):
     """Validate after every so many epochs; 0 for the last only."""
     no_augment: Flag = False
     """Do not augment the clouds."""
+    log_every: Annotated[float | None, option("SECONDS", "30 without a terminal")] = None
+    """Print a line about the steps after so many seconds; 0 for none."""
     normals: Suppress[bool] = False  # an option where the data has normals
     classes: Suppress[tuple[str, ...]] = CLASSES  # an option for scenes
 
@@ -128,14 +138,26 @@ class _Train(networks.NetworkVerb):
             raise ValueError(
                 f"--model {self.model}: the networks for {task.name} are {', '.join(names)}"
             )
+        encoding = self.encoding.config(self.model, task.name, self.veckm, self.authors)  # type: ignore[arg-type]
+        log_every = self.log_every
+        if log_every is None:  # a terminal has a progress bar
+            log_every = 0.0 if sys.stderr.isatty() else 30.0
         with joined(device) as ranks:
             say = self.show if ranks.first else lambda *_: None
             samples, validation = self._sets(task.points)
             task = replace(task, num_classes=len(samples.classes))
+            recipe, augment = self.recipe, self._augment(task)
+            if self.authors and not isinstance(task, SemanticSegmentation):
+                task, recipe, augment = authors_training(task)
+                default, given = asdict(self.kind.default_recipe), asdict(self.recipe)
+                changed = {k: value for k, value in given.items() if value != default[k]}
+                recipe = replace(recipe, **changed)
             model = create_model(
                 self.model,
                 task=task.name,  # type: ignore[arg-type]
                 veckm=self.veckm,
+                authors=self.authors,
+                encoding=encoding,
                 num_classes=task.num_classes,
                 in_channels=samples.in_channels,
                 seed=self.recipe.seed,
@@ -143,27 +165,28 @@ class _Train(networks.NetworkVerb):
             say(
                 f"veckm {__version__} train {task.name}: {self.model}"
                 f"{' with VecKM' if self.veckm else ''}, {parameter_count(model):,} parameters",
-                f"{len(samples):,} samples of {self.data}, checksum {samples.checksum[:12]}",
-                f"{self.recipe}",
+                f"{len(samples):,} samples of {self.data}, checksum {samples.checksum[:12]}, in "
+                f"batches of {min(recipe.batch, len(samples))}; seed {self.recipe.seed}",
             )
             scores = train(
                 model,
                 task,
                 samples,
-                self.recipe,
+                recipe,
                 out,
-                augment=None if self.no_augment else self._augment(task),
+                augment=None if self.no_augment else augment,
                 validation=validation,
                 validate_every=self.validate_every,
                 device=device,
                 note=say,
+                note_every=log_every,
             )
             if scores and ranks.first:
-                about = {"task": task.name, "epoch": self.recipe.epochs, "set": "validation"}
+                about = {"task": task.name, "epoch": recipe.epochs, "set": "validation"}
                 save_json(out / "metrics.json", {**about, **scores})
                 say("validation, last epoch", networks.table(scores))
             if ranks.first:
-                self.report(task=task.name, epochs=self.recipe.epochs, out=out, scores=scores)
+                self.report(task=task.name, epochs=recipe.epochs, out=out, scores=scores)
 
     def _sets(self, points: int) -> tuple[Samples, Samples | None]:
         """The training set, and a share of it held out for validation: rooms, not their blocks."""
@@ -181,6 +204,7 @@ class TrainClassification(networks.ObjectVerb, _Train):
 
     recipe: _Recipe = Classification.default_recipe
     normals: _Normals = False
+    authors: _Authors = False
     smoothing: float = 0.0
     """Smooth the labels by so much; the authors of VecKM use 0.2."""
     drop: float = 0.0
@@ -199,6 +223,7 @@ class TrainPartSegmentation(networks.PartVerb, _Train):
 
     recipe: _Recipe = PartSegmentation.default_recipe
     normals: _Normals = False
+    authors: _Authors = False
 
 
 @dataclass(frozen=True)

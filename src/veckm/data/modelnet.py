@@ -14,6 +14,7 @@ Nothing is downloaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -30,6 +31,12 @@ from veckm.extras import need
 PAGE = "https://modelnet.cs.princeton.edu"
 TEXT_PAGE = "https://shapenet.cs.stanford.edu/media/modelnet40_normal_resampled.zip"
 HDF5_PAGE = "https://shapenet.cs.stanford.edu/media/modelnet40_ply_hdf5_2048.zip"
+
+#: The classes of ModelNet10, which are ten of ModelNet40's.
+TEN = (
+    *("bathtub", "bed", "chair", "desk", "dresser", "monitor", "night_stand", "sofa", "table"),
+    "toilet",
+)
 
 Split = Literal["train", "test"]
 _Classes = tuple[str, ...]
@@ -53,7 +60,8 @@ def read_modelnet(
             :func:`veckm.data.samples.hold_out`.
         points: of every object, drawn once by the seed. An object with fewer is an error.
         normals: keep the normals as features, where the layout has them.
-        classes: which lists of the text release; the other layouts have one.
+        classes: 10 keeps the classes of ModelNet10 where the folder has those of ModelNet40; the
+            text release has a list of its own for them.
         seed: of the points.
         cache: a folder to keep the result in, since meshes and text are slow to read.
 
@@ -66,7 +74,22 @@ def read_modelnet(
         )
     folder = Path(folder)
     found = _find_lists(folder, split, classes) or _find_meshes(folder, split, points, seed)
-    return found.load(f"modelnet-{split}", cache, points=points, normals=normals, seed=seed)
+    read = found.load(f"modelnet-{split}", cache, points=points, normals=normals, seed=seed)
+    return _ten(folder, read) if classes == 10 and set(read.classes) - set(TEN) else read
+
+
+def _ten(folder: Path, samples: Samples) -> Samples:
+    if missing := [name for name in TEN if name not in samples.classes]:
+        raise ValueError(
+            f"{folder}: has no {', '.join(missing)}, which ModelNet10 has; its classes are "
+            f"{', '.join(samples.classes)}"
+        )
+    kept = [
+        replace(sample, label=torch.tensor(TEN.index(name)))
+        for sample in samples
+        if (name := samples.classes[int(sample.label)]) in TEN
+    ]
+    return Samples(kept, TEN, f"{samples.checksum}/ten")
 
 
 def _find_lists(folder: Path, split: Split, count: int) -> Release | None:

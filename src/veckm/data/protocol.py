@@ -45,6 +45,7 @@ class LabeledCloud:
     normal: Tensor  #: (N, 3) float32, of the surface where the points were sampled
     subset: Tensor  #: (M,) int64, indices of the evaluated points
     curvature: Tensor | None = None  #: (N, 2) float32, the larger first; None if not known
+    clean: Tensor | None = None  #: (N, 3) float32, the points without noise; None if not known
 
 
 def make_cloud(
@@ -81,7 +82,8 @@ def make_cloud(
     shape = source.sample(n, generator, density)
     subset = torch.randperm(n, generator=generator)[: check_count(evaluated, "evaluated")]
     pos = add_noise(shape.pos, NOISE[set], generator) if NOISE[set] else shape.pos
-    return LabeledCloud(name, set, pos, shape.normal, subset.sort().values, shape.curvature)
+    subset = subset.sort().values
+    return LabeledCloud(name, set, pos, shape.normal, subset, shape.curvature, shape.pos)
 
 
 def add_noise(pos: Tensor, share: float, seed: Seed = 0) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import torch
 
+from veckm.data.house import house
 from veckm.data.lidar import lidar
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus
 from veckm.data.random_solids import random_shape
@@ -23,6 +24,7 @@ __all__ = [
     "Shape",
     "box",
     "cylinder",
+    "house",
     "lidar",
     "random_shape",
     "scan",

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from torch import nn
 
+from veckm.models import authors as of_authors
 from veckm.models import pct, point_transformer, pointnet, pointnet2
 from veckm.models.base import Classifier, Output, PartSegmenter, PointModel, SemanticSegmenter
 from veckm.models.config import EncodingConfig, ModelConfig, PartsConfig, Task
@@ -50,12 +51,23 @@ NETWORKS: tuple[type[PointModel], ...] = (
     point_transformer.PointTransformerScenes,
 )
 
+#: Those that ``authors=True`` takes instead.
+AUTHORS: tuple[type[PointModel], ...] = (
+    of_authors.AuthorsPointNetClassifier,
+    of_authors.AuthorsPointNetParts,
+    of_authors.AuthorsPointNet2Classifier,
+    of_authors.AuthorsPointNet2Parts,
+    of_authors.AuthorsPCTClassifier,
+    of_authors.AuthorsPCTParts,
+)
+
 
 def create_model(
     name: str | type[PointModel],
     *,
     task: Task = "classification",
     veckm: bool = False,
+    authors: bool = False,
     encoding: EncodingConfig | None = None,
     num_classes: int,
     in_channels: int = 0,
@@ -71,6 +83,8 @@ def create_model(
         task: ``"classification"``, ``"part-segmentation"`` or ``"semantic-segmentation"``; a class
             has its own.
         veckm: the counterpart with VecKM, built as in the VecKM paper.
+        authors: with ``veckm=True``, the network as the paper's authors build it in their program;
+            ``docs/networks.md`` lists where it differs.
         encoding: VecKM's part of the network, with ``veckm=True``; :func:`default_encoding` of the
             network and the task if None.
         num_classes: logits per cloud, or per point.
@@ -86,9 +100,10 @@ def create_model(
         >>> model(torch.rand(2, 1024, 3)).logits.shape
         torch.Size([2, 40])
     """
-    kind = _find(name, task) if isinstance(name, str) else name
-    if encoding is not None and not veckm:
-        raise ValueError("encoding is given, but veckm=False: pass veckm=True with it")
+    kind = _find(name, task, authors) if isinstance(name, str) else name
+    if (encoding is not None or authors) and not veckm:
+        given = "authors=True" if authors else "encoding"
+        raise ValueError(f"{given} is given, but veckm=False: pass veckm=True with it")
     if veckm and encoding is None:
         encoding = kind.default_encoding
     own = {field.name for field in fields(kind.config_type)}
@@ -98,20 +113,24 @@ def create_model(
             f"{kind.name} for {kind.task} has no option {', '.join(unknown)}; it has "
             f"{', '.join(sorted(known)) or 'none'}. Options of VecKM go into encoding="
         )
-    config = kind.config_type(num_classes, in_channels, encoding, seed, **options)
+    config = kind.config_type(num_classes, in_channels, encoding, seed, authors, **options)
     model = seeded(lambda: kind(config), seed)
     model.validate = validate
     return model
 
 
-def default_encoding(name: str, task: Task = "classification", **changes: Any) -> EncodingConfig:
+def default_encoding(
+    name: str, task: Task = "classification", *, authors: bool = False, **changes: Any
+) -> EncodingConfig:
     """The encoding that a network has for a task unless told otherwise, with some of it changed.
 
     Example:
         >>> default_encoding("pointnet", alpha=20.0).channels
         1024
     """
-    return replace(_find(name, task).default_encoding, **changes)
+    if "radius" in changes:
+        changes.setdefault("beta", None)  # the network's own beta gives way
+    return replace(_find(name, task, authors).default_encoding, **changes)
 
 
 def list_models(task: Task | None = None) -> list[str]:
@@ -129,15 +148,23 @@ def parameter_count(model: nn.Module) -> int:
 def rebuild(config: dict[str, Any]) -> PointModel:
     """The network of a checkpoint's ``config``: name, task and the fields of its config."""
     values = dict(config)
-    kind = _find(values.pop("name"), values.pop("task"))
+    kind = _find(values.pop("name"), values.pop("task"), values.get("authors", False))
     built = kind.config_type.from_dict(values)
     return seeded(lambda: kind(built), built.seed)
 
 
-def _find(name: str, task: Task) -> type[PointModel]:
+def _find(name: str, task: Task, authors: bool) -> type[PointModel]:
     if name not in list_models():
         raise ValueError(f"no model is called {name!r}; there are {', '.join(list_models())}")
     names = list_models(task)
     if name not in names:
         raise ValueError(f"{name} has no {task}, which is done by {', '.join(names)}")
-    return next(kind for kind in NETWORKS if (kind.name, kind.task) == (name, task))
+    found = [
+        kind
+        for kind in (AUTHORS if authors else NETWORKS)
+        if (kind.name, kind.task) == (name, task)
+    ]
+    if not found:
+        there = ", ".join(f"{kind.name} for {kind.task}" for kind in AUTHORS)
+        raise ValueError(f"the authors have no {name} for {task}; there are {there}")
+    return found[0]

@@ -61,6 +61,11 @@ class PointModel(nn.Module):
             channels = config.in_channels if self.encodes_x else 0
             self.encoding = Encoding(config.encoding, channels, validate=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PointModel:
+        checked = inputs.full_precision(self, fn)
+        super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
+        return self
+
     @property
     def local_channels(self) -> int:
         """Channels of :meth:`local`."""

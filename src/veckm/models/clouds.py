@@ -18,7 +18,7 @@ from torch import Tensor
 
 from veckm import inputs
 from veckm.models.sampling import farthest_points
-from veckm.models.search import nearest
+from veckm.models.search import first_within, nearest
 from veckm.parallel import one_thread
 
 #: Added to squared distances, so that a query on a point takes that point's values.
@@ -146,14 +146,21 @@ class Clouds:
         return torch.cat([_widen(part, most) for part in found])
 
     @one_thread()
-    def ball(self, radius: float, k: int, queries: Clouds) -> Tensor:  # (M, k)
+    def ball(
+        self, radius: float, k: int, queries: Clouds, *, in_order: bool = False
+    ) -> Tensor:  # (M, k)
         """Rows of up to ``k`` points within ``radius`` of every query, the nearest first.
 
         Where the ball holds fewer, the nearest point is repeated, as in PointNet++, even if it is
         outside the ball. Where it holds more, the nearest are taken: PointNet++ takes those that
-        come first in memory, and so depends on the order of the points.
+        come first in memory, and so depends on the order of the points; ``in_order=True`` does so.
         """
         inputs.check_positive(radius, "radius")
+        if in_order:
+            x, q = self.pos.split(self.sizes), queries.pos.split(queries.sizes)
+            each = zip(x, q, self.starts, strict=True)
+            rows = (first_within(a[None], b[None], radius, k)[0] + start for a, b, start in each)
+            return torch.cat([_widen(part, k) for part in rows])
         near, pos = self.knn(k, queries), self.pos.detach()
         squared = pos.new_empty(near.shape)
         for j, column in enumerate(near.unbind(1)):  # so that no (M, k, 3) is held

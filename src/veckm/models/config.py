@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any, Literal, Self
 
 from veckm import inputs
 from veckm.engines import Norm
 from veckm.planning import EngineName
+from veckm.sizes import resolve_beta
 
 Task = Literal["classification", "part-segmentation", "semantic-segmentation"]
 
@@ -17,7 +18,7 @@ class EncodingConfig:
     """VecKM as a part of a network; the defaults are those of Section 4.2 and Appendix B."""
 
     alpha: float | tuple[float, ...] = 30.0  #: level of detail; a tuple for several scales
-    beta: float | tuple[float, ...] = 6.0  #: inverse size of the window; likewise
+    beta: float | tuple[float, ...] | None = None  #: inverse size of the window; 6 by default
     dim: int = 256  #: D, complex numbers per scale
     hidden: int = 128  #: complex channels between the two complex layers
     channels: int = 128  #: C, real features per point
@@ -29,8 +30,18 @@ class EncodingConfig:
     position: float = 1.0
     norm: Norm = "unit"  #: normalization of the encoding; see :func:`veckm.encode`
     batch_norm: bool = False  #: whiten the hidden channels; see :class:`veckm.nn.FeatureBlock`
+    radius: InitVar[float | tuple[float, ...] | None] = (
+        None  #: instead of beta, which is 1.8 / radius
+    )
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, radius: float | tuple[float, ...] | None) -> None:
+        if radius is not None:
+            given = resolve_beta(self.beta, radius)
+            object.__setattr__(
+                self, "beta", given if isinstance(radius, (tuple, list)) else given[0]
+            )
+        elif self.beta is None:
+            object.__setattr__(self, "beta", 6.0)
         for name in ("alpha", "beta"):
             if isinstance(value := getattr(self, name), list):  # as JSON has it
                 object.__setattr__(self, name, tuple(value))
@@ -44,6 +55,7 @@ class ModelConfig:
     in_channels: int = 0  #: C, channels of ``x`` beside the coordinates
     encoding: EncodingConfig | None = None  #: VecKM in the network; None for the plain network
     seed: int = 0  #: of the initial weights and of VecKM's frequencies
+    authors: bool = False  #: the network of the VecKM paper's authors, as their program builds it
 
     def __post_init__(self) -> None:
         inputs.check_count(self.num_classes, "num_classes")

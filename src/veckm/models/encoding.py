@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
+from veckm import inputs
 from veckm.encoder import VecKM
+from veckm.engines.device import traced
 from veckm.engines.phasors import phase, phasors
 from veckm.frequencies import standard_normal
 from veckm.models.clouds import Clouds, per_cloud
@@ -66,6 +70,11 @@ class Encoding(nn.Module):
             self.veckm.out_dim + in_channels, config.hidden, config.channels, config.batch_norm
         )
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Encoding:
+        checked = inputs.full_precision(self, fn)
+        super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
+        return self
+
     def forward(
         self,
         pos: Tensor,
@@ -91,7 +100,7 @@ class Encoding(nn.Module):
         if self.P is not None:
             at = (pos if queries is None else queries).to(self.P.dtype)
             with torch.autocast(at.device.type, enabled=False):  # a phase needs all its digits
-                G = G + phasors(phase(at, self.P))
+                G = _plus_phasors(G, phase(at, self.P))
         if x is None or not x.shape[-1]:
             return G
         return torch.cat((G, x.to(G.dtype)), dim=-1)
@@ -128,3 +137,13 @@ class Encoding(nn.Module):
         rows = G.flatten(0, -2)  # few at a time: hidden channels of all would be as large
         parts = [self.block(part) for part in rows.split(_ROWS)]
         return torch.cat(parts).view(*G.shape[:-1], -1)
+
+
+def _plus_phasors(G: Tensor, angle: Tensor) -> Tensor:  # (..., D) complex, (..., D)
+    """G + exp(i angle), in G itself where no gradient and no other precision asks for more."""
+    parts = G.real.dtype == angle.dtype and not traced(G, angle)
+    if not parts or G.requires_grad or angle.requires_grad:
+        return G + phasors(angle)
+    G.real.add_(angle.cos())  # no phasors of all points beside G
+    G.imag.add_(angle.sin_())
+    return G

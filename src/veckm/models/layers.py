@@ -40,19 +40,27 @@ class LinearBN(nn.Module):
         out_channels: C_out.
         slope: of the activation below zero: 0 is a ReLU, 1 is no activation.
         bias: of the linear layer. The norm subtracts it again; some papers count it.
+        dropout: before the norm, where a bias does count.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, slope: float = 0.0, *, bias: bool = False
+        self,
+        in_channels: int,
+        out_channels: int,
+        slope: float = 0.0,
+        *,
+        bias: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(in_channels, out_channels, bias=bias)
         self.norm = Norm(out_channels)
-        self.slope = slope
+        self.slope, self.dropout = slope, dropout
 
     def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
         if self.training:
-            return activate(self.norm(self.linear(x)), self.slope)
+            x = nn.functional.dropout(self.linear(x), self.dropout)
+            return activate(self.norm(x), self.slope)
         return activate(nn.functional.linear(x, *self.folded()), self.slope)
 
     def folded(self) -> tuple[Tensor, Tensor]:  # (C_out, C_in), (C_out,)

@@ -57,6 +57,14 @@ def attend_in_turn(layers: nn.ModuleList, x: Tensor, clouds: Clouds) -> list[Ten
 
 
 def _attend(key: Tensor, value: Tensor) -> Tensor:  # (B, N, C / 4), (B, N, C) -> (B N, C)
+    # Under autocast too in float32: a point that nobody attends to has a total near zero, which
+    # vanishes in float16, or whose reciprocal, a factor of the gradient, is infinite there.
+    with torch.autocast(key.device.type, enabled=False):
+        wide = torch.promote_types(key.dtype, torch.float32)
+        return _attend_wide(key.to(wide), value.to(wide))
+
+
+def _attend_wide(key: Tensor, value: Tensor) -> Tensor:
     attention = (key @ key.mT).softmax(-1)
     total = 1e-9 + attention.sum(1)  # (B, N); it divides rows of A^T V as well as those of A^T
     return (attention.mT @ value / total[..., None]).flatten(0, 1)
@@ -122,13 +130,17 @@ class PCTClassifier(Classifier):
         self.widen = mlp((1024, 512), _SLOPE, config.dropout)
         self.head = head((512, 256), config.num_classes, config.dropout)
 
-    def network(self, clouds: Clouds, x: Tensor) -> Output:
+    def first_level(self, clouds: Clouds, x: Tensor) -> tuple[Clouds, Tensor]:
+        """The points that the attentions see, and their features."""
         if self.encoding is None:
-            clouds, x = self.embedding(clouds, x)
-        else:
-            picks, centers = clouds.sample(lambda n: min(self.config.points, n))
-            local = self.encoding.of(clouds, queries=centers)
-            clouds, x = centers, torch.cat((local, gather(x, picks)), dim=-1)
+            embedded: tuple[Clouds, Tensor] = self.embedding(clouds, x)
+            return embedded
+        picks, centers = clouds.sample(lambda n: min(self.config.points, n))
+        local = self.encoding.of(clouds, queries=centers)
+        return centers, torch.cat((local, gather(x, picks)), dim=-1)
+
+    def network(self, clouds: Clouds, x: Tensor) -> Output:
+        clouds, x = self.first_level(clouds, x)
         outputs = attend_in_turn(self.attention, self.before(x), clouds)
         of_cloud = mlp_maxpool(self.fuse, torch.cat((x, *outputs), dim=-1), clouds)
         return Output(self.head(self.widen(of_cloud)))

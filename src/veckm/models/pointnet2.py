@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,16 +31,19 @@ class SetAbstraction(nn.Module):
 
     .. math:: f_i' = \max_{|x_j - x_i| \le r} \mathrm{MLP}(x_j - x_i, f_j)
 
-    ``sizes`` are those of the layers, and a ball has at most ``k`` neighbors.
+    ``sizes`` are those of the layers, and a ball has at most ``k`` neighbors: the nearest, or the
+    first ``in_order``.
     """
 
-    def __init__(self, channels: int, sizes: Sequence[int], radius: float, k: int) -> None:
+    def __init__(
+        self, channels: int, sizes: Sequence[int], radius: float, k: int, *, in_order: bool = False
+    ) -> None:
         super().__init__()
-        self.radius, self.k = radius, k
+        self.radius, self.k, self.in_order = radius, k, in_order
         self.layers = mlp((3 + channels, *sizes))
 
     def forward(self, points: Clouds, x: Tensor, centers: Clouds) -> Tensor:  # (N, C) -> (M, C')
-        near = points.ball(self.radius, self.k, centers)  # (M, k)
+        near = points.ball(self.radius, self.k, centers, in_order=self.in_order)  # (M, k)
         return mlp_maxpool(self.layers, points.group(x, centers, near))
 
 
@@ -80,13 +84,17 @@ class PointNet2(PointModel):
         self.second = SetAbstraction(self.width, (128, 128, 256), 0.4, 64)
         self.third = mlp((3 + 256, 256, 512, 1024))
 
-    def abstract(self, clouds: Clouds, x: Tensor) -> tuple[Level, Level, Tensor]:
-        """512 points, 128 points, and the vector of the cloud (B, 1024)."""
+    def first_level(self, clouds: Clouds, x: Tensor) -> Level:
+        """512 points."""
         picks, fine = clouds.sample(lambda n: min(512, n))
-        if self.encoding is not None:
-            x = torch.cat((self.encoding.of(clouds, queries=fine), gather(x, picks)), dim=-1)
-        else:
-            x = self.first(clouds, x, fine)
+        if self.encoding is None:
+            return fine, self.first(clouds, x, fine)
+        local = self.encoding.of(clouds, queries=fine)
+        return fine, torch.cat((local, gather(x, picks)), dim=-1)
+
+    def abstract(self, clouds: Clouds, x: Tensor) -> tuple[Level, Level, Tensor]:
+        """The first level, 128 points, and the vector of the cloud (B, 1024)."""
+        fine, x = self.first_level(clouds, x)
         coarse = fine.sample(lambda n: min(128, n))[1]
         y = self.second(fine, x, coarse)
         of_cloud = mlp_maxpool(self.third, torch.cat((coarse.pos, y), dim=-1), coarse)
@@ -112,12 +120,13 @@ class PointNet2Parts(PointNet2, PartSegmenter):
     config_type = DropoutPartsConfig
     config: DropoutPartsConfig
     default_encoding = replace(PartSegmenter.default_encoding, position=0.0)  # sees coordinates
+    coordinates: ClassVar[int] = 1  # how often they are among the features of a point
 
     def __init__(self, config: DropoutPartsConfig) -> None:
         super().__init__(config)
         self.up3 = mlp((1024 + 256, 256, 256))
         self.up2 = Propagation(256 + self.width, (256, 128))
-        own = 3 + config.in_channels
+        own = self.coordinates * 3 + config.in_channels
         self.up1 = Propagation(128 + own + config.num_categories, (128, 128, 128))
         self.head = head((128, 128), config.num_classes, config.dropout)
 
@@ -125,7 +134,7 @@ class PointNet2Parts(PointNet2, PartSegmenter):
         fine, (coarse, y), of_cloud = self.abstract(clouds, x)
         y = mlp_with_global(self.up3, y, coarse, of_cloud)
         y = self.up2(fine, (coarse, y))
-        own = torch.cat((clouds.pos, x), dim=-1)
+        own = torch.cat((*[clouds.pos] * self.coordinates, x), dim=-1)
         return Output(self.head(self.up1((clouds, own), (fine[0], y), category)))
 
 

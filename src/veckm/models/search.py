@@ -30,6 +30,25 @@ def nearest(points: Tensor, queries: Tensor, k: int) -> Tensor:  # (B, N, D), (B
     return search(points, queries, k)
 
 
+def first_within(
+    points: Tensor, queries: Tensor, radius: float, k: int
+) -> Tensor:  # (B, N, D), (B, M, D) -> (B, M, min(k, N)) int64
+    """The ``k`` points within ``radius`` of every query that come first in memory.
+
+    Where there are fewer, the first is repeated; where there is none, it is the nearest point.
+    """
+    n = points.shape[1]
+    number = torch.arange(n, device=points.device)
+    found = []
+    for cloud, asked in zip(points.detach(), queries.detach(), strict=True):
+        distance = torch.cdist(asked, cloud, compute_mode="donot_use_mm_for_euclid_dist")  # (M, N)
+        inside = number.where(distance <= radius, n)
+        first = inside.topk(min(k, n), largest=False, sorted=True).values
+        fill = first[:, :1].where(first[:, :1] < n, distance.argmin(1, keepdim=True))
+        found.append(first.where(first < n, fill))
+    return torch.stack(found)
+
+
 def _by_tree(points: Tensor, queries: Tensor, k: int) -> Tensor:
     found = torch.empty(*queries.shape[:2], k, dtype=torch.int64)
 

@@ -21,15 +21,7 @@ class ComplexModule(nn.Module):
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ComplexModule:
-        def checked(t: Tensor) -> Tensor:
-            moved = fn(t)
-            if t.is_floating_point() and moved.dtype not in (torch.float32, torch.float64):
-                raise TypeError(
-                    f"{type(self).__name__} cannot be stored in {moved.dtype}; use float32 or "
-                    "float64, and torch.autocast for lower precision"
-                )
-            return moved
-
+        checked = inputs.full_precision(self, fn)
         super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
         return self
 
@@ -58,7 +50,7 @@ def check_input(layer: nn.Module, z: Tensor, channels: int, dtype: torch.dtype) 
             f"{name} expects (..., {channels}), channels last, got {tuple(z.shape)}; "
             "transpose the input or build the layer for its last dimension"
         )
-    if z.dtype != dtype.to_complex():
+    if z.real.dtype != dtype:  # a dtype's to_complex() cannot be compiled
         raise TypeError(
             f"{name} has {dtype} parameters and got {z.dtype}; call layer.to({z.dtype.to_real()}) "
             f"or z.to({dtype.to_complex()}) so that they agree"
@@ -127,7 +119,7 @@ class ComplexLinear(ComplexModule):
         parts = as_real(z).flatten(-2)  # (..., 2 C_in)
         out = nn.functional.linear(parts, _real_matrix(self.weight), bias)  # (..., 2 C_out)
         # Under autocast the product comes back in half precision, which has no complex view.
-        return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (-1, 2)))
+        return torch.view_as_complex(out.to(parts.dtype).unflatten(-1, (self.out_features, 2)))
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias_parts is not None}"

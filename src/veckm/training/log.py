@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from importlib.util import find_spec
@@ -37,6 +38,32 @@ def log_epochs(folder: Path, done: int) -> Iterator[Callable[[dict[str, Any]], N
 
     with closing(board) if board is not None else nullcontext():
         yield write
+
+
+class StepLog:
+    """Lines about the steps of an epoch for a log, where a progress bar would be silent.
+
+    Args:
+        note: called with ``epoch 3/25 step 40/124: loss 1.2034, 0.5 s/step``.
+        every: seconds from one line to the next; 0 for none.
+        epochs: E.
+        steps: per epoch.
+    """
+
+    def __init__(self, note: Callable[[str], None], every: float, epochs: int, steps: int) -> None:
+        self.note, self.every, self.epochs, self.steps = note, every, epochs, steps
+        self.since, self.passed = time.monotonic(), 0
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        """After a step, both counted from 0, with the mean loss of the epoch so far."""
+        self.passed += 1
+        spent = time.monotonic() - self.since
+        if not self.every or spent < self.every:
+            return
+        pace = f"{spent / self.passed:.2g} s/step"
+        where = f"epoch {epoch + 1}/{self.epochs} step {step + 1}/{self.steps}"
+        self.note(f"{where}: loss {loss:.4f}, {pace}")
+        self.since, self.passed = time.monotonic(), 0
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -4,8 +4,9 @@
                       write a line of the log and a checkpoint
 
 The order, the points and the augmentation of an epoch depend on (seed, epoch) alone, and the
-learning rate on the epoch. A killed run resumes from its last checkpoint and ends in the same
-weights, to the last bit on a CPU. Several processes share each batch: see :mod:`ranks`.
+learning rate on the epoch and E. A killed run resumes from its last checkpoint and ends in the same
+weights, to the last bit on a CPU. With more epochs than before it goes on too, at the rates of the
+longer schedule. Several processes share each batch: see :mod:`ranks`.
 
 :func:`train` is for labeled samples and a task. :func:`fit` below it only asks for gradients, so
 that it serves any other training too.
@@ -17,7 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from veckm.data.samples import Batch, Samples, collate, generator_of
 from veckm.progress import bar
 from veckm.training.checkpoint import Checkpoint, describe, load_checkpoint
 from veckm.training.evaluation import evaluate, predict
-from veckm.training.log import log_epochs
+from veckm.training.log import StepLog, log_epochs
+from veckm.training.precision import Precision
 from veckm.training.ranks import current
 from veckm.training.recipe import Recipe, Task
 
@@ -51,7 +53,9 @@ def train(
     validation: Samples | None = None,
     validate_every: int = 0,
     device: torch.device | str = "cpu",
+    precision: Precision | None = None,
     note: Callable[[str], None] = lambda _: None,
+    note_every: float = 0.0,
 ) -> dict[str, float]:
     """Train a model in place; ``folder`` keeps checkpoint and log, and a stopped run resumes.
 
@@ -66,12 +70,15 @@ def train(
         validation: another set, measured after the last epoch; nothing is chosen by it.
         validate_every: measure it also after every so many epochs; 0 for the last only.
         device: where the work is done.
-        note: called with one line per epoch.
+        precision: of the products; None for what the recipe has on this device.
+        note: called with one line about the optimizer, and one per epoch.
+        note_every: seconds after which there is a line about the steps too; 0 for none.
 
     Returns the metrics on the validation set after the last epoch, or nothing without one.
     """
     device = torch.device(device)
-    work = Supervised(model.to(device), task, samples, recipe, augment, device)
+    precision = precision or Precision.of(recipe, device)
+    work = Supervised(model.to(device), task, samples, recipe, augment, device, precision)
     scores = None
     if validation is not None:
         given = (model, task, validation)
@@ -92,7 +99,9 @@ def train(
         evaluate=scores,
         evaluate_every=validate_every,
         device=device,
+        precision=precision,
         note=note,
+        note_every=note_every,
     )
 
 
@@ -108,7 +117,9 @@ def fit(
     evaluate: Callable[[], dict[str, float]] | None = None,
     evaluate_every: int = 0,
     device: torch.device | str = "cpu",
+    precision: Precision | None = None,
     note: Callable[[str], None] = lambda _: None,
+    note_every: float = 0.0,
 ) -> dict[str, float]:
     """The loop of :func:`train`, for gradients from anywhere.
 
@@ -116,23 +127,31 @@ def fit(
         model: its parameters are trained.
         gradients: see ``Gradients``; called for every step of every epoch.
         steps: per epoch.
-        recipe, folder, device, note: as for :func:`train`.
+        recipe, folder, device, note, note_every: as for :func:`train`.
+        precision: as there; here it only decides whether the loss is scaled.
         task, data: plain values that a resumed run must share; ``task["name"]`` labels the bar.
         evaluate: metrics of the model; after the last epoch, and after every ``evaluate_every``.
     """
     ranks, device, path = current(), torch.device(device), Path(folder) / "last.pt"
-    optimizer = recipe.optimizer_of(model.parameters())
-    scaler = torch.amp.GradScaler(device.type, enabled=mixed(recipe, device))
+    precision = precision or Precision.of(recipe, device)
+    optimizer = recipe.optimizer_of(model.parameters(), fused=device.type == "cuda")
+    scaler = precision.scaler(device)
     first, scores = 0, {}
     if path.is_file():
         saved = load_checkpoint(path)
         saved.restore(model, path)
-        saved.check(path, task=task, recipe=recipe, data=data)
+        longer = recipe.epochs > (before := saved.recipe["epochs"])
+        agreed = replace(recipe, epochs=before) if longer else recipe
+        saved.check(path, task=task, recipe=agreed, data=data)
         optimizer.load_state_dict(saved.optimizer)
         if saved.scaler:
             scaler.load_state_dict(saved.scaler)
         first = saved.epoch
         note(f"resumed after epoch {first} of {recipe.epochs}")
+        if longer:
+            note(_extended(agreed, recipe, first))
+    note(f"{recipe.in_force(optimizer)}; {precision}; {steps} steps per epoch on {device}")
+    step_log = StepLog(note, note_every if ranks.first else 0.0, recipe.epochs, steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     if ranks.world > 1:
         distributed.barrier()  # nobody writes before everybody has read
@@ -155,6 +174,7 @@ def fit(
                 scaler.update()
                 total, count = total + part, count + terms
                 advance()
+                step_log.step(number, step, total / count)
         if not math.isfinite(total):
             raise ValueError(
                 f"the loss is {total / count} in epoch {number + 1}; the previous checkpoint is "
@@ -193,9 +213,13 @@ def _summary(line: dict[str, Any], epochs: int) -> str:
     return f"epoch {line['epoch']}/{epochs}: {text} ({line['seconds']:.1f} s)"
 
 
-def mixed(recipe: Recipe, device: torch.device) -> bool:
-    """Whether a training uses mixed precision."""
-    return recipe.amp and device.type == "cuda"
+def _extended(before: Recipe, now: Recipe, done: int) -> str:
+    """What more epochs do to the rate."""
+    last = before.rate_of(max(done - 1, 0))
+    return (
+        f"extended from {before.epochs} to {now.epochs} epochs: the rate goes on at "
+        f"{now.rate_of(done):.3g} after {last:.3g}, by the cosine of {now.epochs} epochs"
+    )
 
 
 @dataclass
@@ -208,6 +232,7 @@ class Supervised:
     recipe: Recipe
     augment: Augment | None
     device: torch.device
+    precision: Precision
 
     def __post_init__(self) -> None:
         self.ranks = current()
@@ -231,7 +256,7 @@ class Supervised:
     ) -> tuple[float, float]:
         """One step."""
         batch = self.batch(epoch, step)
-        with torch.autocast(self.device.type, enabled=mixed(self.recipe, self.device)):
+        with self.precision.autocast(self.device):
             logits, auxiliary = predict(self.network, batch)
         part, terms = self.task.loss(logits, batch)
         count = self.ranks.total(terms).clamp_min(1)

@@ -18,7 +18,8 @@ from veckm.inputs import check_count, check_positive
 class Recipe:
     r"""An optimizer with a cosine schedule, which is a function of the epoch alone.
 
-    .. math:: \eta_e = \eta\, \frac{1 + \cos(\pi e / E)}{2}, \qquad e = 0, \dots, E - 1
+    .. math:: \eta_e = \eta' + (\eta - \eta')\, \frac{1 + \cos(\pi e / E)}{2},
+              \qquad e = 0, \dots, E - 1
 
     The rest of an epoch that does not fill a batch is left out; it is another rest every time.
     """
@@ -29,30 +30,55 @@ class Recipe:
     weight_decay: float = 0.0  #: of the optimizer; none in the paper
     seed: int = 0  #: of the order, the augmentation and dropout
     amp: bool = True  #: mixed precision, on CUDA only
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"  #: "sgd" has a momentum of 0.9
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"  #: kind of steps
+    momentum: float = 0.9  #: of "sgd"
     clip: float = 0.0  #: largest norm of the gradient; 0 for no limit
+    last_rate: float = 0.0  #: eta', which the learning rate goes to
+    halve_every: int = 0  #: epochs after which the rate is halved, instead of the cosine; 0 for it
 
     def __post_init__(self) -> None:
         check_count(self.epochs, "epochs")
         check_count(self.batch, "batch")
         check_positive(self.rate, "rate")
-        if not (self.weight_decay >= 0 and self.clip >= 0):
-            raise ValueError(
-                "weight_decay and clip must not be negative, got "
-                f"{self.weight_decay!r} and {self.clip!r}"
-            )
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum!r}")
+        check_count(self.halve_every, "halve_every", 0)
+        for name in ("weight_decay", "clip", "last_rate"):
+            if not (value := getattr(self, name)) >= 0:
+                raise ValueError(f"{name} must not be negative, got {value!r}")
 
     def rate_of(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
-        return self.rate * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        if self.halve_every:
+            return max(self.rate * 0.5 ** (epoch // self.halve_every), self.last_rate)
+        share = (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        return self.last_rate + (self.rate - self.last_rate) * share
 
-    def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimizer of these parameters."""
+    def optimizer_of(
+        self, parameters: Iterable[nn.Parameter], fused: bool = False
+    ) -> torch.optim.Optimizer:
+        """The optimizer of these parameters; ``fused`` makes a step one kernel."""
         options: dict[str, Any] = {"lr": self.rate, "weight_decay": self.weight_decay}
+        options["fused"] = fused or None
         if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, momentum=0.9, **options)
+            return torch.optim.SGD(parameters, momentum=self.momentum, **options)
         kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
         return kind(parameters, **options)
+
+    def in_force(self, optimizer: torch.optim.Optimizer) -> str:
+        """The steps as they are made, in words."""
+        group = optimizer.param_groups[0]
+        momentum = f" with momentum {group['momentum']:g}" if "momentum" in group else ""
+        how = f"a cosine over {self.epochs} epochs"
+        if self.halve_every:
+            how = f"halved every {self.halve_every} epochs"
+        end = f" to {self.last_rate:g}" if self.last_rate else ""
+        return (
+            f"{type(optimizer).__name__}{momentum}{', fused' if group['fused'] else ''}; rate "
+            f"{self.rate:g}, {how}{end}; weight decay "
+            f"{group['weight_decay']:g}; "
+            + (f"gradients of norm {self.clip:g} at most" if self.clip else "no clipping")
+        )
 
 
 class Task(Protocol):
