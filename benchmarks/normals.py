@@ -3,6 +3,8 @@
     python -m benchmarks.normals --quick                    small clouds, a minute or two
     python -m benchmarks.normals --meshes FOLDER            everything, on the meshes of a folder
     python -m benchmarks.normals --pcpnet FOLDER            on shapes of PCPNet as well
+    python -m benchmarks.normals --frames FILE FILE         frames of a spinning scanner as well
+    python -m benchmarks.normals --lenssen FOLDER           a published network beside ours
     python -m benchmarks.normals --parts time
     python -m benchmarks.normals --resume RESULTS.json ...  go on with a run that was stopped, with
                                                             the same options
@@ -19,7 +21,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import tyro
 from experiments.evaluation import fingerprint
@@ -29,7 +31,7 @@ from benchmarks.normals_parts import charts, page
 from benchmarks.normals_parts.cases import Config, Results
 
 ROOT = Path(__file__).resolve().parents[1]
-Part = Literal["accuracy", "pcpnet", "time", "confidence", "curvature"]
+Part = Literal["accuracy", "pcpnet", "time", "confidence", "curvature", "lidar"]
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,16 @@ class Options:
     paper: Path | None = None
     """Weights of the paper's network: .safetensors, or a checkpoint of
     experiments.table1_normals. Without them it has no row."""
+    frames: tuple[Path, ...] = ()
+    """Frames of a spinning scanner: SemanticKITTI's with labels (.npz with xyzi and label), or
+    clouds without (.bin)."""
+    lenssen: Path | None = None
+    """Checkout of nnaisense/deep-iterative-surface-normal-estimation, to run beside."""
     points: int = 100_000
     """Points of a cloud; growth is measured at ten times as many."""
     limit: int | None = None
     """Take so many shapes at most."""
-    parts: tuple[Part, ...] = ("accuracy", "pcpnet", "time", "confidence", "curvature")
+    parts: tuple[Part, ...] = get_args(Part)
     """What to measure."""
     out: Path = ROOT / "benchmarks" / "results"
     """Folder for the results, the page and the plots."""
@@ -104,6 +111,8 @@ def configure(options: Options) -> Config:
         options.paper,
         points,
         limit,
+        options.frames,
+        options.lenssen,
     )
 
 
@@ -115,7 +124,8 @@ def begin(options: Options, config: Config) -> tuple[Results, Path]:
         name = f"normals-{time.strftime('%Y%m%d-%H%M%S')}" + ("-quick" if options.quick else "")
         return Results(metadata(), said), options.out / f"{name}.json"
     results = Results.load(options.resume)
-    for key in ("pcpnet", "paper"):  # may come later, and be left out of a run for other parts
+    # May come later, and be left out of a run for other parts.
+    for key in ("pcpnet", "paper", "frames", "lenssen"):
         then = results.options.get(key)
         said[key] = said[key] or then
         results.options[key] = then or said[key]
@@ -140,6 +150,8 @@ def about(options: Options, config: Config) -> dict[str, Any]:
         "limit": config.limit,
         "weights": fingerprint(config.net),
         "paper": None if options.paper is None else options.paper.name,
+        "frames": [path.name for path in options.frames] or None,
+        "lenssen": options.lenssen and "a checkout",
     }
 
 

@@ -29,6 +29,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from benchmarks import harness
+from benchmarks.normals_parts import lenssen
 from veckm.data.meshes import load_meshes
 from veckm.data.protocol import LabeledCloud
 from veckm.tasks.normals import load
@@ -99,6 +100,8 @@ class Config:
     paper: Path | None = None
     points: int = 100_000
     limit: int | None = None
+    frames: tuple[Path, ...] = ()
+    lenssen: Path | None = None
 
     @property
     def evaluated(self) -> int:
@@ -133,6 +136,9 @@ class Config:
         found |= classical()
         if has_open3d():
             found[OPEN3D] = lambda cloud: open3d_normals(cloud.pos, 122)[cloud.subset]
+        if self.lenssen is not None:
+            run = lenssen.estimator(self.lenssen)
+            found[lenssen.NAME] = lambda cloud: run(cloud.pos)[cloud.subset]
         return found
 
 
@@ -158,19 +164,44 @@ def _of_paper(net: DenseNormalNet, cloud: LabeledCloud) -> Tensor:  # (M, 3)
     return answer
 
 
+def installed(name: str) -> bool:
+    """Whether there is such a library."""
+    return importlib.util.find_spec(name) is not None
+
+
 def has_open3d() -> bool:
     """Whether it is installed."""
-    return importlib.util.find_spec("open3d") is not None
+    return installed("open3d")
 
 
-def open3d_normals(pos: Tensor, k: int) -> Tensor:  # (N, 3) -> (N, 3) float64
+def open3d_normals(
+    pos: Tensor,  # (N, 3)
+    k: int | None = None,
+    radius: float | None = None,
+) -> Tensor:  # (N, 3) float64
     """What users of Open3D call, the copies there and back included."""
     import open3d  # not a dependency
 
     points = open3d.utility.Vector3dVector(pos.double().numpy())
     cloud = open3d.geometry.PointCloud(points)
-    cloud.estimate_normals(open3d.geometry.KDTreeSearchParamKNN(k))
+    o = open3d.geometry
+    cloud.estimate_normals(
+        o.KDTreeSearchParamKNN(k) if radius is None else o.KDTreeSearchParamRadius(radius)
+    )
     return torch.from_numpy(np.array(cloud.normals))
+
+
+def jakteristics_normals(pos: Tensor, radius: float) -> Tensor:  # (N, 3) -> (N, 3) float64
+    """What its documentation shows; NaN where it has no answer."""
+    from jakteristics import compute_features  # not a dependency
+
+    found = compute_features(
+        pos.double().numpy(),
+        search_radius=radius,
+        num_threads=torch.get_num_threads(),
+        feature_names=["nx", "ny", "nz"],
+    )
+    return torch.from_numpy(found).double()
 
 
 def scipy_normals(pos: Tensor, k: int) -> Tensor:  # (N, 3) -> (N, 3) float64
@@ -187,8 +218,8 @@ def scipy_normals(pos: Tensor, k: int) -> Tensor:  # (N, 3) -> (N, 3) float64
 
 
 def scores_of(rows: list[Row]) -> Scores:
-    """Rows with an RMSE as scores, which make the table."""
-    return Scores([Score(row.method, row.cloud, row.set, row.values["rmse"]) for row in rows])
+    """Rows with an RMSE as scores, which make the tables."""
+    return Scores([Score(r.method, r.cloud, r.set, r.values["rmse"], r.values) for r in rows])
 
 
 def percent(share: float) -> str:

@@ -9,22 +9,31 @@ from experiments.evaluation import OURS, UNTRAINED, best_of
 
 from benchmarks import tables
 from benchmarks.harness import seconds
-from benchmarks.normals_parts import accuracy, confidence, curvature, pcpnet, timing
-from benchmarks.normals_parts.cases import PAPER, Results, scores_of
+from benchmarks.normals_parts import accuracy, confidence, curvature, lenssen, lidar, pcpnet, timing
+from benchmarks.normals_parts.cases import OPEN3D, PAPER, Results, scores_of
 from benchmarks.report import where
 from benchmarks.tables import Claim
 from veckm.data.protocol import SETS
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {
-    part.NAME: part for part in (accuracy, pcpnet, timing, confidence, curvature)
+    part.NAME: part for part in (accuracy, pcpnet, timing, confidence, curvature, lidar)
 }
 _PLOT = {
     "accuracy": "RMSE of each method in the six sets",
     "confidence": "Measured against expected error",
     "time": "Time of each method",
 }
-_SHORT = (OURS, UNTRAINED, PAPER, "Open3D, k = 122", "PCA, k = 122", best_of("PCA"), best_of("Jet"))
+_SHORT = (
+    OURS,
+    UNTRAINED,
+    PAPER,
+    lenssen.NAME,
+    OPEN3D,
+    "PCA, k = 122",
+    best_of("PCA"),
+    best_of("Jet"),
+)
 
 
 def page(results: Results, plots: list[str], images: str = "_static") -> str:

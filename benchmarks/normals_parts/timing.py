@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks import tables
 from benchmarks.harness import Contender, count, log, race, repeats, seconds
-from benchmarks.normals_parts import peak
+from benchmarks.normals_parts import lenssen, peak
 from benchmarks.normals_parts.cases import (
     OPEN3D,
     Config,
@@ -49,6 +49,8 @@ def calls(config: Config) -> dict[str, Call]:
     }
     if has_open3d():
         out[OPEN3D] = partial(open3d_normals, k=122)
+    if config.lenssen is not None:
+        out[lenssen.NAME] = lenssen.estimator(config.lenssen)
     return out
 
 

@@ -41,16 +41,17 @@ def scatter(
     color: np.ndarray,  # (N, 3) uint8 or (N,) numbers for the color map
     size: float = 6.0,
     normal: Tensor | None = None,  # (N, 3)
+    elevation: float = ELEVATION,
     **options: Any,
 ) -> PathCollection:
     """Draw a cloud, far points first; with normals, only what faces the eye.
 
     The points are an image also in an SVG, which would be large and slow otherwise.
     """
-    flat = project(pos)
+    flat = project(pos, elevation=elevation)
     near = flat[:, 2].argsort()
     if normal is not None:
-        near = near[project(normal)[near, 2] > 0]
+        near = near[project(normal, elevation=elevation)[near, 2] > 0]
     order = near.numpy()
     x, y = flat[:, 0].numpy()[order], flat[:, 1].numpy()[order]
     shade = color[order] / 255 if color.ndim == 2 else color[order]

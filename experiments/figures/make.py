@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from experiments.figures import cost, encodings, kernel, reconstruction, scales, sizes
+from experiments.figures import cost, encodings, kernel, normals, reconstruction, scales, sizes
 from experiments.figures.style import styled
 from veckm.io.atomic import writing
 
@@ -45,6 +45,8 @@ FIGURES: dict[str, Drawing] = {
     "reconstruction": Drawing(reconstruction.TITLE, reconstruction.compute, reconstruction.draw),
     "scales": Drawing(scales.TITLE, scales.compute, scales.draw),
     "sizes": Drawing(sizes.TITLE, sizes.compute, sizes.draw),
+    "normals_house": Drawing(normals.TITLE, normals.house, normals.draw),
+    "normals_street": Drawing(normals.STREET, normals.street, normals.draw),
 }
 
 

@@ -26,8 +26,8 @@ def page(results: Results) -> str:
     seeds = f"{s['seeds']} seed{'s' if s['seeds'] > 1 else ''}"
     how = (
         f"Clouds of {s['points']:,} points by the PCPNet protocol from {origin}. Trained on "
-        f"{s['shapes']} shapes with four levels of noise: {s['visits']} visits to a turned cloud, "
-        f"Adam at {s['rate']:g}, {seeds}, graphs of {s['graph']:,} points for DGCNN. Tested once, "
+        f"{s['shapes']} shapes with four levels of noise: clouds turned at random, Adam at "
+        f"{s['rate']:g}, {seeds}, graphs of {s['graph']:,} points for DGCNN. Tested once, "
         f"after the last step, on {s['tests']} other shape(s) in six sets, {s['evaluated']:,} "
         "points of each. Unoriented RMSE in degrees."
     )

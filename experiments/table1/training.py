@@ -1,9 +1,10 @@
-"""Training of one row: visits to rotated clouds, checkpoints, and the test after the last one."""
+"""Training of one row: rounds of visits to turned clouds, checkpoints, and the test at the end."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 import time
 from collections.abc import Iterable, Sequence
@@ -22,18 +23,18 @@ from veckm.data.sampling import make_generator, rotation
 from veckm.models.layers import seeded
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
-SAVE_EVERY = 20  # visits
+ROUND = 16  # visits whose points are learned from together; a checkpoint follows each round
 NORM_CLOUDS = 20  # rotated clouds that the batch norms average over at the end
 
 
 def train(
     row: Row, seed: int, clouds: Sequence[LabeledCloud], options: Options
 ) -> tuple[DenseNormalNet, dict[str, Any]]:
-    """The network after its last visit, and a record of the training; resumes a checkpoint."""
+    """The network at the end of its budget, and a record of the training; resumes a checkpoint."""
     net = seeded(row.make, seed).train()
     optimizer = torch.optim.Adam(net.parameters(), lr=options.rate)
     generator = make_generator(seed + 1)
-    done: dict[str, Any] = {"visits": 0, "steps": 0, "seconds": 0.0, "loss": 0.0}
+    done: dict[str, Any] = {"visits": 0, "steps": 0, "seconds": 0.0, "losses": []}
     path = checkpoint(row, seed, options)
     if path.exists():
         state = torch.load(path, weights_only=True)
@@ -42,35 +43,52 @@ def train(
         generator.set_state(state["generator"])
         done = state["done"]
         log(f"{row.title}, seed {seed}: resumes at visit {done['visits']}, {path}")
-    while done["visits"] < options.visits:
-        start = time.perf_counter()
-        pick = int(torch.randint(len(clouds), (1,), generator=generator))
-        steps, loss = visit(net, optimizer, clouds[pick], row, generator)
-        done["loss"] = 0.95 * done["loss"] + 0.05 * loss if done["visits"] else loss
-        done["visits"] += 1
+    while (spent := spent_share(done, options)) < 1:
+        start = time.process_time()
+        optimizer.param_groups[0]["lr"] = options.rate * (1 + math.cos(math.pi * spent)) / 2
+        count = ROUND if options.minutes else min(ROUND, options.visits - done["visits"])
+        steps, loss = learn_round(net, optimizer, clouds, row, count, generator)
+        done["visits"] += count
         done["steps"] += steps
-        done["seconds"] += time.perf_counter() - start
-        if done["visits"] % SAVE_EVERY == 0 or done["visits"] == options.visits:
-            save_checkpoint(path, net, optimizer, generator, done)
-            log(f"{row.title}: visit {done['visits']} of {options.visits}, loss {done['loss']:.4f}")
+        done["seconds"] += time.process_time() - start
+        done["losses"].append([round(done["seconds"], 1), round(loss, 4)])
+        save_checkpoint(path, net, optimizer, generator, done)
+        log(f"{row.title}: {done['visits']} visits, {done['seconds']:.0f} s, loss {loss:.4f}")
     estimate_batch_norms(net, row, clouds, generator)
     return net, done
 
 
-def visit(
+def spent_share(done: dict[str, Any], options: Options) -> float:
+    """How much of the budget is spent, 1 at the end of the training."""
+    if options.minutes:
+        return float(done["seconds"]) / (60 * options.minutes)
+    return float(done["visits"]) / options.visits
+
+
+def learn_round(
     net: DenseNormalNet,
     optimizer: torch.optim.Optimizer,
-    cloud: LabeledCloud,  # its points in the unit ball
+    clouds: Sequence[LabeledCloud],  # their points in the unit ball
     row: Row,
+    visits: int,
     generator: torch.Generator,
 ) -> tuple[int, float]:
-    """Rotate the cloud and learn from some of its points; returns the steps and the mean loss."""
-    inputs, normal = gather_inputs(net, cloud, row.points, generator)
+    """Learn from points of several turned clouds, mixed; returns the steps and the mean loss.
+
+    Steps that each see one cloud in one turn follow it, and batch norms with them. A graph has to
+    stay whole.
+    """
+    picks = torch.randint(len(clouds), (visits,), generator=generator).tolist()
+    found = [gather_inputs(net, clouds[k], row.points, generator) for k in picks]
+    inputs, normal = (torch.cat(parts) for parts in zip(*found, strict=True))
+    order = torch.arange(len(normal))
+    if not row.whole:
+        order = torch.randperm(len(normal), generator=generator)
     losses = []
-    for x, n in zip(inputs.split(row.batch), normal.split(row.batch), strict=True):
-        if len(n) < 2:  # a batch norm has no statistics of one point
+    for at in order.split(row.batch):
+        if len(at) < 2:  # a batch norm has no statistics of one point
             continue
-        loss = unoriented_loss(net.normals(net.encoder.features(x)), n)
+        loss = unoriented_loss(net.normals(net.encoder.features(inputs[at])), normal[at])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -94,8 +112,8 @@ def estimate_batch_norms(
 ) -> None:
     """Set batch norms to the average over many rotated training clouds, with the final weights.
 
-    The running statistics follow the last few steps, which were all on one rotated cloud: with
-    them the baselines would be tens of degrees worse; VecKM has no batch norm.
+    The running statistics follow the last few steps and weights that still changed; VecKM has no
+    batch norm.
     """
     norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d)]
     if not norms:
@@ -123,7 +141,7 @@ def evaluate(net: DenseNormalNet, clouds: Iterable[LabeledCloud]) -> dict[str, f
 
 def checkpoint(row: Row, seed: int, options: Options) -> Path:
     """Where a training is kept; other settings have another place."""
-    kept = ("meshes", "points", "shapes", "visits", "graph", "rate")
+    kept = ("meshes", "points", "shapes", "visits", "minutes", "graph", "rate")
     settings = json.dumps({name: str(getattr(options, name)) for name in kept})
     mark = hashlib.sha256(settings.encode()).hexdigest()[:10]
     return options.out / "checkpoints" / f"{row.name}-seed{seed}-{mark}.pt"

@@ -85,4 +85,6 @@ def test_what_cannot_be_evaluated_takes_one_line(tmp_path, weights, capsys):
     assert "has no testset_*.txt" in fails(capsys, *verb, tmp_path, "--weights", weights)
     np.save(tmp_path / "points.npy", shapes.torus(50).pos.numpy())
     assert "has no normals" in fails(capsys, *verb, tmp_path / "points.npy", "--weights", weights)
-    assert "nothing.json" in fails(capsys, *verb, "--weights", tmp_path / "nothing.safetensors")
+    assert "nothing.safetensors" in fails(
+        capsys, *verb, "--weights", tmp_path / "nothing.safetensors"
+    )

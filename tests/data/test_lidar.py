@@ -1,8 +1,10 @@
 """The ray caster of the street against marching along the rays."""
 
+import pytest
 import torch
 from torch import Tensor
 
+from veckm.data.house import make_house
 from veckm.data.lidar import Street, _rays, make_street
 
 
@@ -10,24 +12,31 @@ def inside(street: Street, x: Tensor) -> Tensor:
     """Whether points (..., 3) are in a box, in a pole or underground, one object at a time."""
     hit = x[..., 2] < 0
     for box in street.boxes:
-        (center, half), yaw = box[:6].split(3), box[6]
+        (center, half), (yaw, tilt) = box[:6].split(3), box[6:]
         y, c, s = x - center, yaw.cos(), yaw.sin()
-        local = torch.stack(
-            (c * y[..., 0] + s * y[..., 1], c * y[..., 1] - s * y[..., 0], y[..., 2]), -1
-        )
+        a, b, z = c * y[..., 0] + s * y[..., 1], c * y[..., 1] - s * y[..., 0], y[..., 2]
+        up, out = tilt.cos(), tilt.sin()
+        local = torch.stack((a, up * b + out * z, up * z - out * b), -1)
         hit |= (local.abs() < half).all(-1)
     for pole in street.poles:
         hit |= ((x[..., :2] - pole[:2]).norm(dim=-1) < pole[2]) & (x[..., 2] < pole[3])
     return hit
 
 
-def trial() -> tuple[Street, Tensor, Tensor]:
-    """The street, and the origin and the directions of some rays."""
-    return make_street(0), *_rays(3.0, torch.linspace(0.1, 6.2, 60), 16)
+Trial = tuple[Street, Tensor, Tensor]
 
 
-def test_a_ray_is_free_up_to_its_hit_and_blocked_behind_it() -> None:
-    street, origin, ray = trial()
+@pytest.fixture(params=["street", "house"])
+def trial(request: pytest.FixtureRequest) -> Trial:
+    """A street or the house with its tilted roof, and the origin and directions of some rays."""
+    origin, ray = _rays(3.0, torch.linspace(0.1, 6.2, 60), 16)
+    if request.param == "street":
+        return make_street(0), origin, ray
+    return make_house(), torch.tensor([-8.0, -9.0, 5.0]).double(), ray
+
+
+def test_a_ray_is_free_up_to_its_hit_and_blocked_behind_it(trial: Trial) -> None:
+    street, origin, ray = trial
     distance, _ = street.cast(origin, ray)
     hit = distance.isfinite() & (distance < 60)
     assert int(hit.sum()) > 500
@@ -37,8 +46,8 @@ def test_a_ray_is_free_up_to_its_hit_and_blocked_behind_it() -> None:
         assert not bool(inside(street, origin + fraction * distance * ray).any())
 
 
-def test_a_ray_that_hits_nothing_meets_nothing_on_its_way() -> None:
-    street, origin, ray = trial()
+def test_a_ray_that_hits_nothing_meets_nothing_on_its_way(trial: Trial) -> None:
+    street, origin, ray = trial
     distance, _ = street.cast(origin, ray)
     free = distance.isinf()
     assert int(free.sum()) > 20
@@ -46,8 +55,8 @@ def test_a_ray_that_hits_nothing_meets_nothing_on_its_way() -> None:
         assert not bool(inside(street, origin + t * ray[free]).any())
 
 
-def test_normals_point_out_of_what_was_hit() -> None:
-    street, origin, ray = trial()
+def test_normals_point_out_of_what_was_hit(trial: Trial) -> None:
+    street, origin, ray = trial
     distance, normal = street.cast(origin, ray)
     hit = distance.isfinite() & (distance < 60)
     place = origin + distance[hit, None] * ray[hit]

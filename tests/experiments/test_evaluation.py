@@ -22,6 +22,7 @@ from experiments.evaluation import (
     fingerprint,
     in_all_sets,
     mean_over_sets,
+    nearest_clean,
     ours,
     pcpnet_clouds,
     procedural,
@@ -235,3 +236,27 @@ def test_the_points_of_a_shape_are_taken_as_they_are() -> None:
     torch.testing.assert_close(ring.norm(dim=-1), torch.full((1000,), 0.7))
     with pytest.raises(ValueError, match=r"3000 points, of which \d+ are left .* n = 3000"):
         make_cloud(Points(shape), "stripe", n=3000)
+
+
+def test_the_chamfer_error_is_against_the_nearest_point_without_noise() -> None:
+    cloud = make_cloud(Torus(0.4), "high", 3, n=300, evaluated=40)
+    nearest = nearest_clean(cloud)
+    assert nearest is not None
+    assert cloud.clean is not None
+    exact = torch.cdist(cloud.pos[cloud.subset].double(), cloud.clean.double()).argmin(1)
+    assert torch.equal(nearest, exact)
+    assert not torch.equal(nearest, cloud.subset)
+    (found,) = score({"of the nearest": lambda c: c.normal[exact]}, cloud)
+    assert found.value("chamfer") == 0.0
+    assert found.rmse > 1.0
+    (same,) = score({"own": off_by(0.0)}, make_cloud(Torus(0.4), "none", 3, n=300, evaluated=40))
+    assert same.value("chamfer") == same.rmse
+
+
+def test_shares_of_good_points_are_counted_and_the_best_k_has_the_most() -> None:
+    cloud = make_cloud(Torus(0.4), "none", 3, n=300, evaluated=40)
+    rows = score({"PCA, k = 3": off_by(1.0, 7.0), "PCA, k = 9": off_by(1.0, 7.0, 1.0, 30.0)}, cloud)
+    assert [row.value("below 5") for row in rows] == [0.5, 0.5]
+    assert [row.value("below 10") for row in rows] == [1.0, 0.75]
+    table = Scores(rows).table("below 10")
+    assert table[best_of("PCA")] == {"none": 1.0, "mean": 1.0}

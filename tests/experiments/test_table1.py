@@ -81,18 +81,18 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "NORM_CLOUDS", 2)
+    monkeypatch.setattr(training, "ROUND", 1)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert table1.main(table1.Options(**TINY, rows=(row,), out=whole)) == 0
-    monkeypatch.setattr(training, "SAVE_EVERY", 1)
-    visit, calls = training.visit, []
+    learn, calls = training.learn_round, []
 
     def killed(*args: Any) -> Any:
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return visit(*args)
+        return learn(*args)
 
-    monkeypatch.setattr(training, "visit", killed)
+    monkeypatch.setattr(training, "learn_round", killed)
     options = table1.Options(**TINY, rows=(row,), out=broken)
     with pytest.raises(KeyboardInterrupt):
         table1.main(options)
@@ -123,6 +123,20 @@ def test_other_settings_do_not_go_on_from_the_same_checkpoint(tmp_path: Path) ->
         assert table1.main(options) == 0
         assert found(tmp_path, "table1")["rows"][0]["training"]["visits"] == visits
     assert len(list((tmp_path / "checkpoints").glob("*.pt"))) == 2
+
+
+def test_a_budget_of_minutes_ends_the_training_instead_of_a_number_of_visits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "ROUND", 2)
+    options = table1.Options(**TINY, minutes=0.005, rows=("veckm",), out=tmp_path)
+    assert table1.main(options) == 0
+    (row,) = found(tmp_path, "table1")["rows"]
+    spent = [seconds for seconds, _ in row["training"]["losses"]]
+    assert spent == sorted(spent)
+    assert row["training"]["seconds"] >= 0.3
+    assert all(seconds <= 0.3 for seconds in spent[:-1])
+    assert row["training"]["visits"] == 2 * len(spent)
 
 
 def test_the_ablation_has_a_row_for_each_number_of_layers(tmp_path: Path) -> None:

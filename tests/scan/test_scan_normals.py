@@ -151,7 +151,7 @@ def test_without_the_halo_tiles_would_differ(
     monkeypatch.setattr(
         scanned, "neighborhood_radius", lambda spool, tile, _: np.zeros(_cells(spool, tile))
     )
-    monkeypatch.setattr(scanned.pyramid, "window_reach", lambda: 0.5)
+    monkeypatch.setattr(scanned.encodings, "window_reach", lambda: 0.5)
     wrong = by_tiles(tmp_path, xyz, Normals(orient="up"), 3000).normals
     assert wrong is not None
     assert (degrees(wrong, expected.normal.numpy()) > 0.5).sum() > 20

@@ -11,8 +11,8 @@ from torch import Generator, Tensor
 
 from veckm.data import Shape, shapes
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.consistent import _votes
 from veckm.tasks.normals.orient import orient
+from veckm.tasks.normals.votes import votes
 
 Maker = Callable[..., Shape]
 CLOSED: list[Maker] = [shapes.sphere, shapes.torus, shapes.box, shapes.cylinder, shapes.statue]
@@ -104,7 +104,7 @@ def test_votes_are_certain_across_a_sharp_edge_and_nothing_through_a_sheet() -> 
     x = np.array([[0.0, 0, 0], [1, 0, -1], [0, 0, -1], [0, 1, 0], [0, 0, 0]])
     n = np.array([[0.0, 0, 1], [1, 0, 0], [0, 0, -1], [0, 0, -1], [0, 0, 1]])
     i = np.array([0, 0, 0, 0])
-    vote = _votes(x, n, i, np.array([1, 2, 3, 4]))
+    vote = votes(x, n, i, np.array([1, 2, 3, 4]))
     # round the corner; straight through; beside, turned; in the same place
     np.testing.assert_allclose(vote, [0.25, 0.0, -1.0, 1.0], atol=1e-12)
 

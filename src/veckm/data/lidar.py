@@ -96,10 +96,11 @@ def _rays(x: float, azimuth: Tensor, beams: int) -> tuple[Tensor, Tensor]:  # (3
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Upright boxes, upright poles and the ground z = 0, in meters; the road runs along x.
+    """Boxes, upright poles and the ground z = 0, in meters; the road runs along x.
 
     Shapes (float64):
-        - boxes: (Q, 7), the center, half the lengths, and the rotation about z in radians
+        - boxes: (Q, 8), the center, half the lengths, and in radians the rotation about z and the
+          tilt about the long axis that it turned
         - poles: (P, 4), x and y of the foot, radius and height
     """
 
@@ -118,10 +119,10 @@ class Street:
 
     def _cast_boxes(self, origin: Tensor, ray: Tensor) -> tuple[Tensor, Tensor]:
         """The slab test: a ray is in the box from its last entry to its first exit."""
-        center, half, yaw = self.boxes.split((3, 3, 1), dim=1)
-        cos, sin, zero = yaw[:, 0].cos(), yaw[:, 0].sin(), torch.zeros_like(yaw[:, 0])
-        rows = [(cos, sin, zero), (-sin, cos, zero), (zero, zero, zero + 1)]
-        frame = torch.stack([torch.stack(row, -1) for row in rows])  # (3, Q, 3), to the box
+        center, half, yaw, tilt = self.boxes.split((3, 3, 1, 1), dim=1)
+        cos, sin, up, out = (t[:, 0] for t in (yaw.cos(), yaw.sin(), tilt.cos(), tilt.sin()))
+        axes = [(cos, sin, 0 * up), (-sin * up, cos * up, out), (sin * out, -cos * out, up)]
+        frame = torch.stack([torch.stack(axis, -1) for axis in axes])  # (3, Q, 3), to the box
         o = (frame * (origin - center)).sum(-1)  # (3, Q)
         slowness = torch.stack([(ray @ axis.T).reciprocal_() for axis in frame])  # (3, N, Q)
         middle = slowness * -o.unsqueeze(1)
@@ -165,7 +166,8 @@ def make_street(scene: int) -> Street:
         _cars(g, -1),
         torch.tensor(walls, dtype=torch.float64),
     )
-    return Street(torch.cat(parts), _poles(g))
+    upright = torch.nn.functional.pad(torch.cat(parts), (0, 1))
+    return Street(upright, _poles(g))
 
 
 def _rows(*columns: Tensor | float) -> Tensor:

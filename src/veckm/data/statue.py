@@ -70,7 +70,7 @@ def scan(n: int, seed: Seed = 0, form: int = 0, views: int = 3, noise: float = 0
               \qquad x' = x + \sigma \xi \frac{x - c_v}{|x - c_v|}
 
     Hidden parts are missing, slanted parts are sparse, and views overlap, as in a real scan.
-    The normals are those of the surface without noise. The sample that the CLI starts with.
+    The normals are those of the surface without noise.
 
     Args:
         n: number of points, split evenly over the views.

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from veckm.cloud import PointCloud
 from veckm.io.errors import FileError
 from veckm.io.formats import find, streams
 from veckm.io.output import create_sink
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
+from veckm.scan.resume import fingerprint
 from veckm.scan.spool import Arrays, Spool, chunks_of
 from veckm.scan.tiles import Region, compute_tile, halo_cells, neighborhood_radius
-from veckm.tasks.normals import consistent, curvature, pyramid, untrained
-from veckm.tasks.normals.estimate import Method, PartEstimator, check_options, shipped
+from veckm.tasks.normals import consistent, curvature, encodings, pyramid, untrained
+from veckm.tasks.normals.estimate import Method, PartEstimator, check_options, network
 from veckm.tasks.normals.orient import Orientation, orient
 from veckm.tasks.normals.stats import GlobalStats
+from veckm.tasks.normals.votes import Edges
 
 _CURVATURES = ("curvature_1", "curvature_2")
 
@@ -38,7 +41,7 @@ class Normals(Operation):
     ``"consistent"`` orients every tile inside and then lets the borders of the tiles vote. It
     agrees with the orientation in memory but for the pieces whose sign is unclear.
 
-    A worker holds, by the sizes of its arrays, about 350 bytes for each point of the tile and its
+    A worker holds, by the sizes of its arrays, about 550 bytes for each point of the tile and its
     halo, and 250 more for each whose neighbors are needed.
 
     Attributes:
@@ -46,15 +49,28 @@ class Normals(Operation):
         viewpoint: where the scanner was, for ``"viewpoint"``.
         curvature: principal curvatures as well, in another pass over the tiles.
         method: ``"network"`` or ``"moments"``.
+        weights: file of a network that was trained by the user, instead of that of the package.
     """
 
     orient: Orientation = "consistent"
     viewpoint: tuple[float, float, float] | None = None
     curvature: bool = False
     method: Method = "network"
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         check_options(self.orient, self.viewpoint, self.method)
+        if self.orient == "auto":
+            raise ValueError(
+                "tiles need one direction: pass orient=choose_direction(...).orient, of "
+                "veckm.tasks.normals"
+            )
+        network(self.weights)  # raises if there is none
+
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on; of weights their contents."""
+        known = {} if self.weights is None else fingerprint(Path(self.weights))
+        return super().settings() | {"weights": known.get("ends")}
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -84,25 +100,27 @@ class Normals(Operation):
             reach = np.full(cells.stop - cells.start, untrained.window_reach() * known.spacing)
         else:
             far = neighborhood_radius(spool, tile, pyramid.NEIGHBORS * 4 ** (pyramid.LEVELS - 1))
-            window = pyramid.window_reach() * known.spacing
-            reach = len(shipped().stages) * far + np.maximum(2 * far, window)
-        return compute_tile(spool, tile, reach, lambda r: _NormalsPart(r, known, self.method))
+            window = encodings.window_reach() * known.spacing
+            reach = len(network(self.weights).stages) * far + np.maximum(2 * far, window)
+        return compute_tile(spool, tile, reach, lambda r: _NormalsPart(r, known, self))
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
         """The input with the new fields, in the format of the name of the output."""
         had = source.like()
-        names = ["normal_error", *(_CURVATURES if self.curvature else ())]
-        new = had.with_normals(np.zeros((0, 3), "f4")).with_fields(
-            **dict.fromkeys(names, np.zeros(0, "f4"))
-        )
+        new = with_estimate(had, self.blank())
         extra = {name: v.dtype for name, v in new.fields.items() if name not in had.fields}
         signs = _Signs(spool) if self.orient == "consistent" else None
         results = spool.in_input_order(partial(self._results, spool, signs), path.parent)
         with create_sink(path, source, extra) as append:
             for part, found in zip(chunks_of(source.count), results, strict=True):
                 cloud = source.read(part.start, part.stop)
-                append(cloud.with_normals(found.pop("normal")).with_fields(**found))
+                append(with_estimate(cloud, found))
                 advance(len(cloud))
+
+    def blank(self) -> Arrays:
+        """The new fields of no points."""
+        names = ["normal_error", *(_CURVATURES if self.curvature else ())]
+        return {"normal": np.zeros((0, 3), "f4"), **dict.fromkeys(names, np.zeros(0, "f4"))}
 
     def _results(self, spool: Spool, signs: _Signs | None, tile: int) -> Arrays:
         """The new fields of a tile, oriented."""
@@ -121,12 +139,19 @@ class Normals(Operation):
         return found
 
 
+def with_estimate(cloud: PointCloud, found: Arrays) -> PointCloud:
+    """A cloud with its normals and the fields beside them; earlier normals are kept."""
+    others = {name: values for name, values in found.items() if name != "normal"}
+    return cloud.with_normals(found["normal"], keep=True).with_fields(**others)
+
+
 class _NormalsPart:
     """Normals of the points of a region."""
 
-    def __init__(self, region: Region, stats: GlobalStats, method: Method) -> None:
-        self._spacing = stats.spacing
-        self._part = PartEstimator(stats.scaled(region.xyz), region.ids, stats, method)
+    def __init__(self, region: Region, stats: GlobalStats, options: Normals) -> None:
+        self._spacing, net = stats.spacing, network(options.weights)
+        x = stats.scaled(region.xyz)
+        self._part = PartEstimator(x, region.ids, stats, options.method, net)
 
     def reach(self, rows: np.ndarray) -> np.ndarray:
         return self._part.reach(rows) * self._spacing
@@ -159,7 +184,7 @@ def _find_patches(spool: Spool, tile: int) -> Arrays:
     region = Region(spool, halo_cells(spool, tile, reach)[0])
     own = (region.slot >= part.start) & (region.slot < part.stop)
     normal = spool.gather("normals", "normal", region.slot).astype(np.float64)
-    found = consistent.find_patches(region.xyz, normal, own)
+    found = consistent.find_patches(region.xyz, normal, own, spool.count)
     out: Arrays = {
         "patch": found.patch.astype(np.int32),
         "sign": found.sign.astype(np.int8),
@@ -186,24 +211,24 @@ class _Signs:
         sums = [spool.load("orient", tile, "sums") for tile in tiles]
         self._first = np.cumsum([0] + [len(s) for s in sums])  # node of the first patch of a tile
         levels = [[e for t in tiles for e in self._edges(t, k)] for k in range(consistent.LEVELS)]
-        joined = [consistent.Edges(*map(np.concatenate, zip(*e, strict=True))) for e in levels]
+        joined = [Edges(*map(np.concatenate, zip(*e, strict=True))) for e in levels]
         self._patch_sign = consistent.orient_patches(np.concatenate(sums), joined)
 
-    def _edges(self, tile: int, level: int) -> list[consistent.Edges]:
+    def _edges(self, tile: int, level: int) -> list[Edges]:
         """Votes inside of a tile, and from it to points of other tiles, as edges of the graph."""
 
         def load(name: str) -> np.ndarray:
             return self._spool.load("orient", tile, f"{name}{level}")
 
         base = self._first[tile]
-        inside = consistent.Edges(load("a") + base, load("b") + base, load("vote"), load("weight"))
+        inside = Edges(load("a") + base, load("b") + base, load("vote"), load("weight"))
         slots = load("to")
         if not len(slots):
             return [inside]
         votes = load("votes") * self._spool.gather("orient", "sign", slots)
         node = self._first[np.searchsorted(self._spool.starts[1:], slots, side="right")]
         node = node + self._spool.gather("orient", "patch", slots)
-        return [inside, consistent.Edges(load("from") + base, node, votes, np.abs(votes))]
+        return [inside, Edges(load("from") + base, node, votes, np.abs(votes))]
 
     def __call__(self, tile: int) -> np.ndarray:  # (n,) float32
         patch = self._spool.load("orient", tile, "patch") + self._first[tile]

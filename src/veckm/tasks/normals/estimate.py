@@ -17,7 +17,9 @@ from torch import Tensor
 
 from veckm.engines.curve import curve_order
 from veckm.inputs import as_points, check_points
+from veckm.io.errors import guarded
 from veckm.parallel import one_thread, share, workers
+from veckm.progress import begin
 from veckm.tasks.normals.curvature import part_curvatures
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.orient import Orientation
@@ -32,6 +34,8 @@ Method = Literal["network", "moments"]
 _SMALL = 8192
 #: The root mean square angle between random directions is about this many degrees.
 _GUESS = 60.0
+#: Directions without a sign cannot be further apart.
+_LARGEST = 90.0
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,8 @@ def estimate(
     Args:
         orient: which of the two directions: "none" leaves the sign arbitrary, "viewpoint" points
             towards `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbors and points
-            out of closed surfaces.
-        viewpoint: position of the scanner, for "viewpoint".
+            out of closed surfaces, "auto" is one of the last three by what the cloud is.
+        viewpoint: position of the scanner, for "viewpoint" and "auto".
         curvature: principal curvatures as well.
         method: "network", or "moments" for the estimator without training.
         net: your own network instead of the one that comes with the package.
@@ -130,7 +134,7 @@ def check_options(orient: str, viewpoint: object, method: str) -> None:
     """Raise for options that :func:`estimate` does not have."""
     if orient not in get_args(Orientation):
         raise ValueError(f"orient must be one of {get_args(Orientation)}, got {orient!r}")
-    if (viewpoint is None) == (orient == "viewpoint"):
+    if orient != "auto" and (viewpoint is None) == (orient == "viewpoint"):
         raise ValueError(
             "orient='viewpoint' and viewpoint=(x, y, z) go together: give both or neither"
         )
@@ -152,11 +156,14 @@ def _single(
     stats, rows = stats_of(pos), np.arange(len(pos))
     x = stats.scaled(pos.detach().cpu()[order].double().numpy())
     part = PartEstimator(x, order.numpy(), stats, method, net)
+    begin("normals")
     normal, error = (found[back] for found in part.estimate(rows))
+    begin("orient")
     if orient != "none":
         normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
     if not curvature:
         return [normal, error]
+    begin("curvature")
     curved = part_curvatures(part.subsets, normal[order], rows)[back]
     return [normal, error, curved / stats.spacing]
 
@@ -197,7 +204,21 @@ class PartEstimator:
             planes, *stages = self.subsets.dependencies(rows, len(self.net.stages))
             normals, errors = self.net(self.subsets.pyramid(planes), stages)
             normal, error = normals[rows], errors[rows]
-        return normal, torch.full_like(error, _GUESS) if self.stats.collinear else error
+        if self.stats.collinear:
+            error = torch.full_like(error, _GUESS)
+        return normal, error.clamp(max=_LARGEST)
+
+
+def network(weights: str | Path | None) -> NormalNet:
+    """A network that a user trained, or by default the one of the package."""
+    if weights is None:
+        return shipped()
+    return _loaded(Path(weights), Path(weights).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, _modified: int) -> NormalNet:
+    return load(path)
 
 
 @lru_cache(maxsize=1)
@@ -209,9 +230,11 @@ def shipped() -> NormalNet:
 
 def load(path: Path) -> NormalNet:
     """A network from its weights (.safetensors) and its settings beside them (.json)."""
-    settings = json.loads(path.with_suffix(".json").read_text())["network"]
-    net = NormalNet(**settings)
-    net.load_state_dict(load_file(path))
+    with guarded(path, "read as the weights of a normal network"):
+        path.stat()  # a missing file is the better error
+        settings = json.loads(path.with_suffix(".json").read_text())["network"]
+        net = NormalNet(**settings)
+        net.load_state_dict(load_file(path))
     return net.eval().requires_grad_(False)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from veckm.tasks.normals.classical import pca_normals
 
 
 def angle_error(
@@ -32,3 +36,15 @@ def rmse(errors: Tensor) -> float:  # (M,)
     if not len(errors):
         raise ValueError("there are no errors to average: no point was evaluated")
     return float(errors.double().square().mean().sqrt())
+
+
+def best_k(
+    pos: Tensor,  # (N, 3)
+    truth: Tensor,  # (N, 3)
+    ks: Sequence[int] = (10, 18, 30, 60, 122, 250),
+) -> int:
+    """The number of neighbors with which PCA has the least RMSE.
+
+    Whoever knows the truth can choose it; who does not has to take one in advance.
+    """
+    return min(ks, key=lambda k: rmse(angle_error(pca_normals(pos, k), truth)))

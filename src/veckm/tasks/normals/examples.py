@@ -1,7 +1,7 @@
 """Training clouds of the normal network, with true normals.
 
 They are sampled from meshes if given, from procedural surfaces, and by simulated scans of statues
-and streets. Number of points, noise and density of every cloud depend on the seed alone.
+and streets. Number of points, noise, outliers and density of every cloud depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -19,32 +19,37 @@ from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
 
-#: A third of the clouds have no noise, about half a level of the benchmark, the others any between.
+#: A third of the clouds have no noise, about half a level of the benchmark, the others any between;
+#: small clouds, which the benchmark does not have, any.
 _LEVELS = tuple(NOISE[name] for name in ("low", "med", "high"))
 _CLEAN, _LEVEL = 0.35, 0.8
-_LEAST, _MOST = 0.0004, 0.015
+_LEAST, _MOST, _LARGE = 0.0004, 0.015, 50_000
+#: So many clouds have outliers, up to this share of their points.
+_DIRTY, _MOST_OUTLIERS = 0.15, 0.03
+#: Beams of a spinning scanner: rings are dense along and thin across.
+_BEAMS = (16, 32, 64, 64, 128)
 
 
 @dataclass(frozen=True)
 class CloudCounts:
     """How many clouds of each kind."""
 
-    per_mesh: int = 3  #: clouds of each mesh
-    procedural: int = 70  #: clouds of procedural surfaces
-    scans: int = 20  #: clouds of statues and streets as scanners see them
+    per_mesh: int = 2  #: clouds of each mesh
+    procedural: int = 50  #: clouds of procedural surfaces
+    scans: int = 24  #: clouds of statues and streets as scanners see them
     seed: int = 0  #: of everything that is random
     #: Points of a cloud, one of these.
-    sizes: tuple[int, ...] = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000)
+    sizes: tuple[int, ...] = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000, 3_000)
 
 
 def clouds(
     meshes: Mapping[str, Mesh], counts: CloudCounts
 ) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
-    """All clouds of these counts, one after the other."""
+    """All clouds of these counts, one after the other; the normal of an outlier is zero."""
     for k, (name, source) in enumerate(_sources(meshes, counts)):
         yield name, *_cloud(source, *_drawn(counts, k))
     for k in range(counts.scans):
-        yield f"scan {k}", *_scan(k // 2 + 1, k % 2 == 0, *_drawn(counts, 500_000 + k))
+        yield f"scan {k}", *_scan(k // 3 + 1, k % 3 == 0, *_drawn(counts, 500_000 + k))
 
 
 def _drawn(counts: CloudCounts, k: int) -> tuple[int, torch.Generator]:
@@ -61,24 +66,31 @@ def _sources(meshes: Mapping[str, Mesh], counts: CloudCounts) -> Iterator[tuple[
 
 
 def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    kind, level, which, between = uniform(generator, 4).tolist()
+    kind, level, which, between, dirty = uniform(generator, 5).tolist()
     uneven = kind > 0.75
     density = ("stripe" if kind > 0.875 else "gradient") if uneven else "none"
     made = make_cloud(source, density, generator, n, 1)
     if level < (_LEVEL if uneven else _CLEAN):
         noise = 0.0
-    elif level < _LEVEL or uneven:
+    elif n >= _LARGE and (level < _LEVEL or uneven):
         noise = _LEVELS[int(3 * which)]
     else:
         noise = _LEAST * (_MOST / _LEAST) ** between
-    return add_noise(made.pos, noise, generator) if noise else made.pos, made.normal
+    pos = add_noise(made.pos, noise, generator) if noise else made.pos
+    if dirty > _DIRTY:
+        return pos, made.normal
+    count = 1 + int(_MOST_OUTLIERS * n * float(uniform(generator)))
+    low, high = pos.amin(0), pos.amax(0)
+    stray = low + uniform(generator, count, 3).float() * (high - low)
+    return torch.cat((pos, stray)), torch.cat((made.normal, torch.zeros(count, 3)))
 
 
 def _scan(number: int, statue: bool, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A statue from a few places or a street from a car; number 0 of both is for demonstrations."""
     noise = 4.0 ** (2 * float(uniform(generator)) - 1)  # a quarter to four times the usual
+    beams = _BEAMS[int(len(_BEAMS) * float(uniform(generator)))]
     if statue:
         shape = scan(n, generator, form=number, noise=0.002 * noise)
     else:
-        shape = lidar(n, generator, scene=number, noise=0.02 * noise)
+        shape = lidar(n, generator, scene=number, beams=beams, noise=0.02 * noise)
     return shape.pos, shape.normal

@@ -3,13 +3,15 @@
 A stage reads invariants of every neighbor: where it lies and how its normal leans, both relative to
 the normal of the point so far. They do not change when the cloud is rotated. The stage computes a
 weight for each neighbor. A plane through the weighted neighbors, the normals of the neighbors and
-the point's own normals of all levels then vote:
+the point's own normals of all levels and windows then vote:
 
-    T = sum_e v_e n_e n_e^T,        normal = the dominant eigenvector of T.
+    T = sum_e v_e n_e n_e^T + sum_k a_k (n V_k^T + V_k n^T)
+    normal = the dominant eigenvector of T
 
 Weights depend on invariants only, so the normal rotates with the cloud by construction. The next
-stage reads the output of this one at the neighbors, and so sees farther. Every stage also predicts
-its angle error.
+stage reads the output of this one at the neighbors, and so sees farther; and the encodings as seen
+from it, with the directions V to move it along (`encodings.py`). Every stage also predicts its
+angle error.
 
 Channels come first and points last, (C, L, K, B): sums over neighbors and products with weights
 are then long vector operations.
@@ -28,6 +30,7 @@ from torch.nn import functional
 
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
+from veckm.tasks.normals.encodings import INVARIANTS, PEAKS, SCALES, VECTORS, peaks, seen_from
 from veckm.tasks.normals.pyramid import (
     HEIGHT,
     LEVELS,
@@ -39,17 +42,21 @@ from veckm.tasks.normals.pyramid import (
 )
 
 #: Points whose neighbors are read together: what a stage holds of them stays in the cache.
-_ROWS = 1024
+_ROWS = 2048
 #: Points whose eigenvectors are computed together: these take many short operations.
 _POINTS = 4096
-#: Invariants of a neighbor, and of the point itself.
-EDGE = 9
-POINT = 4 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1
+#: Invariants of a neighbor and a one, which makes the bias; and invariants of the point itself.
+EDGE = 10
+POINT = 6 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1 + PEAKS
+#: Numbers from the encodings, seen from the normal so far.
+SEEN = SCALES * INVARIANTS
 #: The unit of the predicted error, in degrees.
 DEGREES = 5.0
 #: Logarithms of the error that a stage predicts, and that the next one reads: 0.05 to 90 degrees.
 _PREDICTED = (-6.0, 3.0)
 _READ = (math.log(0.05 / DEGREES), math.log(90 / DEGREES))
+#: Of the calibration of expected errors.
+KNOTS = 32
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class StageInput:
     offset: Tensor  # (3, L, K, B) to each neighbor, in units of the radius of level 1
     votes: Tensor  # (3, L, K, B) unit normals of the neighbors
     own: Tensor  # (3, O, B) unit normals of the point itself
+    best: Tensor  # (3, B) the normal so far
+    turns: Tensor | None  # (3, V, B) where the encodings would move it
 
 
 def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> StageInput:
@@ -86,6 +95,8 @@ def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> St
         votes, error = there[:3], there[3].clamp(*_READ)
         reference = best[:, None].expand(-1, LEVELS, -1)
         options = torch.cat([own, best[:, None]], 1)
+    G = pyramid.encoding.index_select(0, rows).float()
+    top = peaks(G)
     offset = seen[POSITION] - mine[POSITION, :1, None]
     edge, middle = _edges(offset / radius[:, None], reference[:, :, None], votes, theirs)
     edge[:, 6], edge[:, 7] = error, seen[ROUGHNESS]
@@ -94,13 +105,21 @@ def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> St
         (
             mine[ROUGHNESS],
             mine[HEIGHT].abs(),
+            pyramid.width.index_select(0, rows).t(),
+            radius.log() / 3,
             middle.abs(),
             eigen.dot(own, best[:, None]).abs(),
             eigen.dot(own[:, i], own[:, j]).abs(),
             own_error[None],
+            eigen.dot(top, best[:, None]).abs(),
         )
     )
-    return StageInput(edge, point, offset / radius[1], votes, options)
+    turns = None
+    if previous is not None:
+        numbers, turns = seen_from(G, best)
+        point = torch.cat((point, numbers))
+    options = torch.cat([options, top], 1)
+    return StageInput(edge, point, offset / radius[1], votes, options, best, turns)
 
 
 def _edges(
@@ -125,20 +144,24 @@ def _edges(
     torch.abs(lean, out=edge[:, 4])
     torch.mul(eigen.dot(votes, u), torch.where(lean < 0, -side, side), out=edge[:, 5])
     torch.abs(eigen.dot(theirs, reference), out=edge[:, 8])
+    edge[:, 9] = 1
     return edge, middle
 
 
 class Stage(nn.Module):
     """From neighbors to weights, and from these to a normal and its expected error."""
 
-    def __init__(self, options: int, hidden: int, context: int) -> None:
+    def __init__(self, first: bool, hidden: int, context: int) -> None:
         super().__init__()
+        point, options = POINT, LEVELS + PEAKS
+        if not first:
+            point, options = point + SEEN, options + 1
         self.layer1 = nn.Parameter(torch.randn(LEVELS, hidden, EDGE) * math.sqrt(2 / EDGE))
-        self.bias1 = nn.Parameter(torch.zeros(LEVELS, hidden, 1))
+        nn.init.zeros_(self.layer1[:, :, -1])
         self.layer2 = nn.Parameter(torch.randn(LEVELS, hidden, hidden) * math.sqrt(2 / hidden))
         self.logits = nn.Parameter(torch.zeros(LEVELS, 2, hidden))  # for the plane, for the vote
         self.context = nn.Sequential(
-            nn.Linear(2 * LEVELS * hidden + POINT, context),
+            nn.Linear(2 * LEVELS * hidden + point, context),
             nn.ReLU(),
             nn.Linear(context, context),
             nn.ReLU(),
@@ -146,6 +169,10 @@ class Stage(nn.Module):
         self.context_bias = nn.Linear(context, LEVELS * hidden)
         self.level_logits = nn.Linear(context, 2 * LEVELS)
         self.option_logits = nn.Linear(context, options + 1)
+        if not first:
+            self.turn = nn.Linear(context, SCALES * VECTORS)
+            nn.init.zeros_(self.turn.weight)
+            nn.init.zeros_(self.turn.bias)
         self.error_head = nn.Sequential(nn.Linear(context + 2, 32), nn.ReLU(), nn.Linear(32, 1))
         nn.init.zeros_(self.level_logits.weight)
         nn.init.zeros_(self.level_logits.bias)
@@ -162,7 +189,7 @@ class Stage(nn.Module):
         """
         L, _, K, B = inputs.edge.shape
         edge = inputs.edge.reshape(L, EDGE, K * B)
-        h = functional.relu(torch.baddbmm(self.bias1, self.layer1, edge), inplace=True)
+        h = functional.relu(torch.bmm(self.layer1, edge), inplace=True)
         each = h.view(L, -1, K, B)
         pooled = each.mean(2).flatten(0, 1), each.amax(2).flatten(0, 1)
         c = self.context(torch.cat((*pooled, inputs.point)).t())  # (B, C)
@@ -178,7 +205,10 @@ class Stage(nn.Module):
         spread = (eigen.outer(d - (d * w).sum(1, keepdim=True)) * w).sum(1)
         v = torch.cat((logits[1], self.option_logits(c).t() + math.log(K))).softmax(0)  # (E, B)
         n = torch.cat((inputs.votes.reshape(3, L * K, B), inputs.own), 1)
-        return torch.cat((spread, (eigen.outer(n) * v[:-1]).sum(1), v[-1:], c.t()))
+        T = (eigen.outer(n) * v[:-1]).sum(1)
+        if inputs.turns is not None:
+            T = T + _between(inputs.best, (inputs.turns * self.turn(c).t()).sum(1))
+        return torch.cat((spread, T, v[-1:], c.t()))
 
     def _predict(self, summary: Tensor) -> tuple[Tensor, Tensor]:
         plane = eigen.smallest(summary[:6])  # (3, B)
@@ -188,6 +218,13 @@ class Stage(nn.Module):
         same = eigen.dot(normal, plane).abs()
         known = torch.cat((summary[13:], agreement[None], same[None])).t().detach()
         return torch.cat((normal.t(), self.error_head(known).clamp(*_PREDICTED)), 1), plane.t()
+
+
+def _between(n: Tensor, v: Tensor) -> Tensor:  # (3, B), (3, B) -> (6, B)
+    """n v^T + v n^T: added to T, it moves the dominant eigenvector from n towards v."""
+    diagonal = 2 * n * v
+    mixed = [n[i] * v[j] + n[j] * v[i] for i, j in ((0, 1), (0, 2), (1, 2))]
+    return torch.cat((diagonal, torch.stack(mixed)))
 
 
 @one_thread()
@@ -216,14 +253,16 @@ class NormalNet(nn.Module):
     """Stages one after the other."""
 
     stages: Sequence[Stage]
+    calibration: Tensor  # (2, knots): predicted and measured logarithms of errors, both ascending
 
     def __init__(self, stages: int = 2, hidden: int = 16, context: int = 64, seed: int = 0) -> None:
         super().__init__()
         self.settings = {"stages": stages, "hidden": hidden, "context": context}
         with torch.random.fork_rng(devices=[]):  # layers draw from the global generator
             torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
-            made = [Stage(LEVELS + (k > 0), hidden, context) for k in range(stages)]
+            made = [Stage(k == 0, hidden, context) for k in range(stages)]
         self.stages = nn.ModuleList(made)  # type: ignore[assignment]
+        self.register_buffer("calibration", torch.linspace(*_READ, KNOTS).repeat(2, 1))
 
     def forward(
         self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None
@@ -237,4 +276,12 @@ class NormalNet(nn.Module):
             asked = None if rows is None else torch.from_numpy(rows[number])
             out = run_stage(stage, pyramid, out, asked)
         assert out is not None
-        return out[:, :3], DEGREES * out[:, 3].exp()
+        return out[:, :3], DEGREES * self.calibrated(out[:, 3]).exp()
+
+    def calibrated(self, error: Tensor) -> Tensor:  # (N,) -> (N,)
+        """Logarithms of errors as measured where these were predicted: linear between knots."""
+        at, measured = self.calibration
+        k = torch.bucketize(error.contiguous(), at[1:-1].contiguous())
+        slope = (measured[1:] - measured[:-1]) / (at[1:] - at[:-1])
+        found: Tensor = measured[k] + slope[k] * (error.clamp(at[0], at[-1]) - at[k])
+        return found

@@ -12,8 +12,9 @@ from veckm.inputs import check_finite
 from veckm.parallel import one_thread
 from veckm.tasks.normals.classical import check_cloud
 from veckm.tasks.normals.consistent import consistent_signs
+from veckm.tasks.normals.direction import choose_direction
 
-Orientation = Literal["none", "viewpoint", "up", "consistent"]
+Orientation = Literal["auto", "none", "viewpoint", "up", "consistent"]
 
 
 @one_thread()
@@ -28,17 +29,21 @@ def orient(
 
     .. math:: n_i \to s_i n_i, \qquad s_i \in \{-1, 1\}
 
-    ``"none"`` changes nothing. ``"viewpoint"`` turns every normal towards the position of the
-    sensor, one for all or one per point. ``"up"`` turns every normal to the side of +z.
-    ``"consistent"`` makes neighbors agree, and turns each connected piece outwards, so that the
-    volume it encloses is positive; a flat piece, which encloses none, is turned up (an upright one
-    to +x, else +y).
+    ``"auto"`` is ``"viewpoint"`` if there is one, ``"up"`` for a sheet seen from above, and else
+    ``"consistent"`` (:func:`veckm.tasks.normals.choose_direction`). ``"none"`` changes nothing.
+    ``"viewpoint"`` turns every normal towards the position of the sensor, one for all or one per
+    point. ``"up"`` turns every normal to the side of +z. ``"consistent"`` makes neighbors agree,
+    and turns each closed surface outwards and each cavity in it inwards; a flat piece, which
+    encloses nothing, is turned up (an upright one to +x, else +y).
 
     The given signs do not matter: a normal at right angles to the given direction gets its first
     component that is not zero positive.
     """
     check_cloud(pos)
     check_cloud(normal, "normal", pos)
+    if how == "auto":
+        x = pos.detach().cpu().double().numpy()
+        how = choose_direction(lambda: [x], sensor=viewpoint is not None).orient
     if how == "none":
         return normal
     if how == "viewpoint":
@@ -56,7 +61,7 @@ def orient(
     if how == "consistent":
         sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
         return normal * torch.from_numpy(sign).to(normal)[:, None]
-    raise ValueError(f'how must be "none", "viewpoint", "up" or "consistent", got {how!r}')
+    raise ValueError(f'how must be "auto", "none", "viewpoint", "up" or "consistent", got {how!r}')
 
 
 def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -> (N, 1)

@@ -3,12 +3,11 @@
 Level l is a subset of about N / 4^l points, so that its K nearest points span as much as the
 K 4^l nearest of the cloud at the cost of K. The points that are left out still count: every point
 of a subset represents those that are nearer to it than to any other, by their mean and covariance.
-The planes of the coarse levels come from `veckm.moments`, which weigh all points by a smooth
-window; where a window holds too few, from the subset. Scales follow the density of the cloud, and
-nothing has to be chosen.
+Beyond that see the VecKM encodings of two windows around every point (`encodings.py`). Scales
+follow the density of the cloud, and nothing has to be chosen.
 
 All of it is local: a part of a cloud with enough points around it, in the units and about the
-middle of the whole (`stats.py`), has the pyramid of the whole, up to the accuracy of the moments.
+middle of the whole (`stats.py`), has the pyramid of the whole, up to rounding.
 """
 
 from __future__ import annotations
@@ -21,25 +20,14 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.engines import GridTooLarge
-from veckm.engines.lattice import Lattice
-from veckm.functional import moments
 from veckm.knn import build_tree, query
-from veckm.moments import local_moments
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals import eigen
+from veckm.tasks.normals import eigen, encodings
 from veckm.tasks.normals.stats import break_ties, hash_cells, stats_of, thinned
 
-LEVELS, NEIGHBORS = 4, 12
+LEVELS, NEIGHBORS = 3, 12
 #: A subset has at least so many points, or all.
 _FEWEST_MEMBERS = 2 * NEIGHBORS
-#: Standard deviations of the windows of the coarse levels, in units of the spacing, their accuracy,
-#: and the points that one must hold.
-_SIGMA = {2: 6.0, 3: 12.0}
-_EPS = 1e-2
-_FEWEST = 12.0
-#: Doublings from the smallest cell of the moments to the largest: about 30 spacings for both.
-_DOUBLINGS = {2: 4, 3: 3}
 #: Points processed together: their neighbors stay in the cache.
 _ROWS = 2048
 #: Side of the cells that are hashed, in units of the spacing.
@@ -59,6 +47,10 @@ class Pyramid:
     index: Tensor  # (N, L, K) int32: the nearest points in each subset
     radius: Tensor  # (N, L): the distance of the farthest of them
     table: Tensor  # (N, L, 8): position of a point at a level, and the plane there
+    #: (N, L) sqrt(l1 / l2) of the eigenvalues: 0 where the points lie on a line, as on the rings of
+    #: a scanner, where their plane is undetermined; 1 where they are as wide as long
+    width: Tensor
+    encoding: Tensor  # (N, S, 2, RINGS, J) float16: see `encodings`
 
 
 def make_pyramid(pos: Tensor) -> Pyramid:  # (N, 3), N >= 1
@@ -119,10 +111,10 @@ class Subsets:
         """How far from each row the points are that its estimate depends on, in spacings.
 
         Every stage of the network reads the previous one at the neighbors. The planes of these come
-        from windows around them, and from members that represent points as far as their radius.
+        from members that represent points as far as their radius, the encodings from windows.
         """
         _, *needed = self.dependencies(rows, stages)
-        far = np.maximum(2 * self.radius[:, -1], window_reach())
+        far = np.maximum(2 * self.radius[:, -1], encodings.window_reach())
         for some in needed:
             step = far.copy()
             step[some] = self.radius[some, -1] + far[self.index[some, -1]].max(1)
@@ -153,14 +145,15 @@ class Subsets:
         rows, x = torch.from_numpy(planes), torch.from_numpy(self.x)
         place = (x - (x[rows].amin(0) + x[rows].amax(0)) / 2).float()
         radius = torch.from_numpy(self.radius)
-        made = Pyramid(torch.from_numpy(self.index), radius, torch.empty(len(x), LEVELS, 8))
+        G = encodings.encode_windows(x, rows)
+        table, width = torch.empty(len(x), LEVELS, 8), torch.empty_like(radius)
+        made = Pyramid(torch.from_numpy(self.index), radius, table, width, G)
         for level in range(LEVELS):
             # At the finest level every point represents itself.
             owner = self._owners(level) if level else torch.arange(len(x))
             clusters = _clusters(place, owner, radius[:, level])
             made.table[:, level, POSITION] = clusters[1]
-            left = _window_planes(level, x, made, rows) if level in _SIGMA else rows
-            _cluster_planes(level, place, made, left, clusters)
+            _cluster_planes(level, place, made, rows, clusters)
         return made
 
     def _owners(self, level: int) -> Tensor:  # (N,) int64
@@ -177,12 +170,6 @@ class Subsets:
             found = np.isfinite(distance[:, 0])
             owner[other[found]] = self.members[level][near[found, 0]]
         return torch.from_numpy(owner)
-
-
-def window_reach() -> float:
-    """How far the moments of the widest window depend on other points, in spacings."""
-    lattice = Lattice.for_accuracy(1 / _SIGMA[3], _EPS, 3)
-    return float(lattice.spacing / 4 * 2 ** _DOUBLINGS[3] + 2 * lattice.reach)
 
 
 def _mark(mask: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
@@ -211,9 +198,9 @@ def _clusters(place: Tensor, owner: Tensor, radius: Tensor) -> _Clusters:
 
 
 def _cluster_planes(
-    level: int, place: Tensor, made: Pyramid, left: Tensor, clusters: _Clusters
+    level: int, place: Tensor, made: Pyramid, rows: Tensor, clusters: _Clusters
 ) -> None:
-    """Fill one level of the table at the rows `left` from the clusters of their neighbors."""
+    """Fill one level of the table at some rows from the clusters of their neighbors."""
     count, mean, spread = clusters
     index, radius = made.index, made.radius
 
@@ -228,32 +215,12 @@ def _cluster_planes(
         middle = (u * w).sum(1)  # (3, n)
         between = (eigen.outer(u - middle[:, None]) * w).sum(1)
         within = (spread.index_select(0, near).t().reshape(6, NEIGHBORS, -1) * w).sum(1)
-        _write(made.table, rows, level, middle, between + within / reach.square())
+        covariance = between + within / reach.square()
+        normal = eigen.smallest(covariance)
+        low, mid, high = eigen.spectrum(covariance, normal).clamp_min(1e-12)
+        made.table[rows, level, NORMAL] = normal.t()
+        made.table[rows, level, ROUGHNESS] = (low / mid).clamp_(0, 1).sqrt_()
+        made.table[rows, level, HEIGHT] = -eigen.dot(middle, normal)
+        made.width[rows, level] = (mid / high).sqrt_()
 
-    share(left.split(_ROWS), lambda _: work, workers(index.device, len(left) // _ROWS))
-
-
-def _window_planes(level: int, x: Tensor, made: Pyramid, rows: Tensor) -> Tensor:
-    """Planes of a smooth window over all points; returns the rows where it holds too few."""
-    own, far = x[rows], window_reach()
-    near = ((x >= own.amin(0) - far) & (x <= own.amax(0) + far)).all(1)
-    at, beta = (near.cumsum(0) - 1)[rows], 1 / _SIGMA[level]
-    some, wanted = x[near], None
-    if len(rows) < len(x):
-        wanted = torch.zeros(len(some), dtype=torch.bool).index_fill_(0, at, True)
-    try:
-        m = local_moments(some, beta=beta, eps=_EPS, levels=_DOUBLINGS[level], wanted=wanted)
-    except (GridTooLarge, OverflowError):  # few points far apart: another engine
-        m = moments(some.float(), beta=beta, eps=_EPS, progress=False, validate=False)
-    middle = m.mean[at].t() / made.radius[rows, level]
-    _write(made.table, rows, level, middle, eigen.packed(m.covariance[at]))
-    return rows[m.weight[at] < _FEWEST]
-
-
-def _write(table: Tensor, rows: Tensor, level: int, middle: Tensor, covariance: Tensor) -> None:
-    """The plane of points about `middle` (3, n), as seen from the point, in radii."""
-    normal = eigen.smallest(covariance)
-    low, between, _ = eigen.spectrum(covariance, normal)
-    table[rows, level, NORMAL] = normal.t()
-    table[rows, level, ROUGHNESS] = (low / between.clamp_min(1e-12)).clamp_(0, 1).sqrt_()
-    table[rows, level, HEIGHT] = -eigen.dot(middle, normal)
+    share(rows.split(_ROWS), lambda _: work, workers(index.device, len(rows) // _ROWS))

@@ -19,19 +19,28 @@ from torch import Tensor
 
 from veckm.data.samples import generator_of
 from veckm.parallel import share, threads
-from veckm.tasks.normals.network import DEGREES, NormalNet, Stage, gather_inputs, run_stage
+from veckm.tasks.normals.network import (
+    DEGREES,
+    KNOTS,
+    NormalNet,
+    Stage,
+    gather_inputs,
+    run_stage,
+)
 from veckm.tasks.normals.pyramid import Pyramid
 from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
 _STEPS = 100  # between checkpoints
+#: Points of each cloud that the expected error is calibrated on.
+_CALIBRATION = 2000
 
 
 @dataclass(frozen=True)
 class Budget:
     """The amount of training."""
 
-    steps: int = 3000  # of every stage
+    steps: int = 6000  # of every stage
     clouds: int = 8  # in a step
     points: int = 512  # of each
     rate: float = 3e-3
@@ -43,8 +52,13 @@ class Example:
     """A cloud to learn from: its pyramid, the true normals, and the output so far."""
 
     pyramid: Pyramid
-    truth: Tensor  # (N, 3)
+    truth: Tensor  # (N, 3), zero where there is no normal to learn
     previous: Tensor | None = None  # (N, 4) of the previous stage
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:  # (count,) int64
+        """Rows with a normal, at random."""
+        known = self.truth.any(1).nonzero()[:, 0]
+        return known[torch.randint(len(known), (count,), generator=generator)]
 
 
 def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
@@ -96,9 +110,25 @@ def train(
             data=data,
             note=lambda line, g=gradients: note(g.describe(line)),  # type: ignore[misc]
         )
-        if number + 1 < len(net.stages):
-            for example in examples:
-                example.previous = run_stage(stage, example.pyramid, example.previous)
+        for example in examples:
+            example.previous = run_stage(stage, example.pyramid, example.previous)
+    net.calibration = calibration(examples, generator_of(budget.seed, len(net.stages)))
+
+
+def calibration(examples: Sequence[Example], generator: torch.Generator) -> Tensor:  # (2, knots)
+    """The mean error where the last stage predicts one of about so much, equally many of each."""
+    predicted, measured = [], []
+    for example in examples:
+        rows = example.draw(_CALIBRATION, generator)
+        assert example.previous is not None
+        out = example.previous[rows]
+        predicted.append(out[:, 3])
+        measured.append(torch.rad2deg(angles(out[:, :3], example.truth[rows])) / DEGREES)
+    order = torch.cat(predicted).argsort()
+    parts = [torch.cat(values)[order].tensor_split(KNOTS) for values in (predicted, measured)]
+    at, error = (torch.stack([part.mean() for part in some]) for some in parts)
+    at = at + 1e-4 * torch.arange(len(at))  # no two are equal
+    return torch.stack((at, error.log().cummax(0).values))
 
 
 @dataclass
@@ -120,10 +150,7 @@ class _Gradients:
         budget, weights = self.budget, list(self.stage.parameters())
         generator = generator_of(budget.seed, self.number, epoch, step)
         picked = torch.randint(len(self.examples), (budget.clouds,), generator=generator).tolist()
-        drawn = [
-            (e, torch.randint(len(e.truth), (budget.points,), generator=generator))
-            for e in (self.examples[k] for k in picked)
-        ]
+        drawn = [(e, e.draw(budget.points, generator)) for e in (self.examples[k] for k in picked)]
         count = min(threads(), budget.clouds)
         found: dict[int, tuple[Tensor, ...]] = {}  # loss, score and gradients of each thread
 

@@ -17,10 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from veckm.engines import Gaussian, Geometry, Points, Window
-from veckm.engines.blocks import anchored
-from veckm.engines.cost import CPU
-from veckm.engines.grid import GridOperator, block_price, lattice_of
+from veckm.engines import Gaussian, Window
 
 
 @dataclass(frozen=True)
@@ -67,28 +64,3 @@ def from_sums(
     packed = (second - first[:, i] * first[:, j]).to(dtype)
     covariance = packed.index_select(1, place.flatten()).view(-1, in_dim, in_dim)
     return sums[:, 0].to(dtype), (first - queries * some).to(dtype), covariance
-
-
-def local_moments(
-    x: Tensor,  # (N, 3) float64
-    *,
-    beta: float,
-    eps: float,
-    levels: int,
-    wanted: Tensor | None = None,  # (N,) bool
-) -> Moments:  # (N,) float32
-    """Moments of a part of a cloud as those of the whole, up to rounding: for clouds in tiles.
-
-    By the grid engine with blocks in fixed cells about zero, so that its errors are those of the
-    whole: the part must not be moved. Rows that are not `wanted` are undefined. Raises
-    GridTooLarge where points lie too thinly for windows of this size.
-    """
-    points = Points(x.float())
-    geometry = Geometry(points, points, Gaussian(beta), eps, progress=False)
-    lattice, values = lattice_of(geometry), polynomials(x, None)
-    price = block_price(lattice, values.shape[1], CPU, 8)
-    blocks = anchored(x, lattice.spacing / 4, levels, price)
-    operator = GridOperator.of(geometry, lattice, [blocks], values.shape[1], adapt=False)
-    with torch.no_grad():
-        weight, mean, covariance = from_sums(operator.product(values, wanted), x)
-    return Moments(weight.float(), mean.float(), covariance.float(), Gaussian(beta))
