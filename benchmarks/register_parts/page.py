@@ -1,0 +1,131 @@
+"""From rows to a page: claims first, then the tables."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from benchmarks import tables
+from benchmarks.harness import seconds
+from benchmarks.register_parts.pairs import SETS
+from benchmarks.register_parts.peers import FGR, KISS, OURS, RANSAC
+from benchmarks.tables import Claim
+
+Rows = Sequence[dict[str, Any]]
+
+_RECALL = {
+    "objects, noise 0": 0.95,
+    "objects, noise 1": 0.95,
+    "objects, noise 2": 0.85,
+    "3DMatch": 1.0,
+    "LiDAR": 1.0,
+}
+#: At how many of our voxels the methods of others ran: their best counts.
+COARSER = (1, 2)
+
+
+def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result with each row from the last run that has it."""
+    rows = {(row["part"], row["name"]): row for run in runs for row in run["rows"]}
+    return {"meta": runs[-1]["meta"], "rows": list(rows.values())}
+
+
+def page(results: dict[str, Any]) -> str:
+    """The whole report as Markdown."""
+    m, rows = results["meta"], results["rows"]
+    out = [
+        f"Measured on {m['date'][:10]}, commit {m['commit']}, {m['cpu']}, {m['cores']} cores, "
+        f"torch {m['torch']}.\n",
+        tables.claims(_claims(rows)),
+    ]
+    of = {part: [r for r in rows if r["part"] == part] for part in ("pair", "others", "speed")}
+    if of["pair"]:
+        out += ["\n### Recall\n", _recall(of["pair"])]
+        out += ["\n### Right nearest matches in the overlap\n", _matches(of["pair"])]
+    return "\n".join(out).rstrip() + "\n"
+
+
+def _sets(rows: Rows) -> Iterator[tuple[str, Rows]]:
+    for name in SETS:
+        here = [row for row in rows if row["set"] == name]
+        if here:
+            yield name, here
+
+
+def _methods(rows: Rows) -> list[str]:
+    coarser = [f"{name}, {k} voxels" for name in (RANSAC, FGR, KISS) for k in COARSER]
+    found = {name for row in rows for name in row["methods"]}
+    return [name for name in (OURS, *coarser) if name in found]
+
+
+def _recall(rows: Rows) -> str:
+    """Pairs that each method aligned, and its median time."""
+    lines = []
+    for method in _methods(rows):
+        line = [method]
+        for _, here in _sets(rows):
+            ran = [row["methods"][method] for row in here if method in row["methods"]]
+            good = sum(each["right"] for each in ran)
+            spent = statistics.median(each["seconds"] for each in ran) if ran else math.nan
+            line.append(f"{good} of {len(ran)}, {seconds(spent)}" if ran else "")
+        lines.append(line)
+    return tables.table(["method", *(name for name, _ in _sets(rows))], lines)
+
+
+def _matches(rows: Rows) -> str:
+    lines = []
+    for kind in ("veckm", "FPFH"):
+        shares = [_share(here, kind) for _, here in _sets(rows)]
+        lines.append([kind, *("" if math.isnan(s) else f"{s:.3f}" for s in shares)])
+    return tables.table(["descriptor", *(name for name, _ in _sets(rows))], lines)
+
+
+def _share(rows: Rows, kind: str) -> float:
+    found = [row["matches"][kind] for row in rows if kind in row["matches"]]
+    return statistics.mean(found) if found else math.nan
+
+
+def _claims(rows: Rows) -> Iterator[Claim]:
+    pair = [row for row in rows if row["part"] == "pair"]
+    for name, here in _sets(pair):
+        good = sum(row["methods"][OURS]["right"] for row in here)
+        target, recall = _RECALL[name], good / len(here)
+        yield Claim(f"recall, {name}", f"≥ {target:g}", f"{good} of {len(here)}", recall >= target)
+    objects = [row for row in pair if row["set"].startswith("objects")]
+    for text, here, target in (
+        ("3DMatch", [row for row in pair if row["set"] == "3DMatch"], 2.0),
+        ("objects", objects, 1.3),
+    ):
+        ratio = _share(here, "veckm") / _share(here, "FPFH")
+        if math.isfinite(ratio):
+            yield Claim.at_least(f"right matches / those of FPFH, {text}", ratio, target)
+    yield from _time_claims(pair)
+    others = [row for row in rows if row["part"] == "others"]
+    if others:
+        refused = sum(not row["claimed"] for row in others)
+        measured = f"{refused} of {len(others)}"
+        text = "no alignment claimed, different shapes"
+        yield Claim(text, "≥ 95 %", measured, refused >= 0.95 * len(others))
+    for row in rows:
+        if row["part"] == "speed":
+            ratio = statistics.median(row["fpfh"]) / statistics.median(row["veckm"])
+            text = f"FPFH / ours, {row['points']:,} points, radius {row['radius']:g}"
+            yield Claim.at_least(text, ratio, 10.0)
+        if row["part"] == "memory":
+            peak = row["peak"] / 1e9
+            text = f"peak of a process, {row['name']}"
+            yield Claim(text, "< 4 GB", f"{peak:.2f} GB", peak < 4)
+
+
+def _time_claims(pair: Rows) -> Iterator[Claim]:
+    ours, theirs = [], []
+    for row in pair:
+        peer = row["methods"].get(f"{RANSAC}, 1 voxels")
+        if row["set"] == "3DMatch" and peer:
+            ours.append(row["methods"][OURS]["seconds"])
+            theirs.append(peer["seconds"])
+    if ours:
+        ratio = statistics.median(ours) / statistics.median(theirs)
+        yield Claim.at_most("a 3DMatch pair / Open3D's recipe, same voxel", ratio, 1.0)
