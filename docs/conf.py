@@ -36,10 +36,11 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         r"py:.*",
-        r"(torch|numpy|np|scipy|viser|collections|typing|pathlib|os|abc|enum|dataclasses)(\..*)?",
+        r"(torch|numpy|np|scipy|viser|collections|typing|pathlib|os|abc|enum|dataclasses|contextlib)(\..*)?",
     ),
     (r"py:.*", r"(nn\..*|Tensor|Module|Generator|Path|Sequence|Callable|Iterable|Iterator)"),
     (r"py:.*", r"veckm\.(.*\.)?_.*"),
+    (r"py:.*", r"dict\[.*|veckm\.io\.source\.Source"),
     (r"py:.*", r"optional|default.*"),
     (r"py:.*", r"veckm\.planning\.Scales"),  # in the signature of a class that `veckm.plan` makes
 ]

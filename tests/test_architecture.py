@@ -11,19 +11,19 @@ PACKAGE = Path(__file__).parents[1] / "src" / "veckm"
 
 #: From top to bottom: a module imports from its own layer and from those below.
 LAYERS = (
-    ("cli", "viewer"),
+    ("__main__", "cli", "viewer"),
     ("tasks", "scan", "training"),
     ("models", "data"),
     ("nn", "cross_section", "palette"),
     ("encoder", "descriptors"),
-    ("functional", "moments", "planning", "inputs", "sizes", "frequencies", "components"),
+    ("functional", "kernel_moments", "planning", "inputs", "sizes", "frequencies", "components"),
     ("engines",),
     ("knn", "io"),
     ("cloud", "parallel", "weights"),
     ("progress", "memory", "extras"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-LONGEST_FILE, LARGEST_PACKAGE = 350, 18_000
+LONGEST_FILE, LARGEST_PACKAGE = 350, 23_500
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

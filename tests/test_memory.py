@@ -15,7 +15,7 @@ GLIBC = platform.system() == "Linux" and platform.libc_ver()[0] == "glibc"
 #: Pages that are asked of the system while eight megabytes are taken and freed ten times.
 PAGES = """
 import resource, sys
-import torch
+import torch, veckm.encoder  # as in a worker
 from veckm.memory import keep_freed_memory
 if len(sys.argv) > 1:
     keep_freed_memory(int(sys.argv[1]))

@@ -10,16 +10,20 @@ import veckm
 import veckm.nn
 
 NAMES = [
+    "Descriptor",
     "Moments",
     "Plan",
     "PointCloud",
+    "Registration",
     "VecKM",
     "__version__",
     "beta_from_radius",
     "create_model",
+    "describe",
     "encode",
     "encode_neighborhood",
     "estimate_normals",
+    "features",
     "kernel_mixture",
     "list_models",
     "moments",
@@ -27,6 +31,7 @@ NAMES = [
     "radius_from_beta",
     "read",
     "reconstruct",
+    "register",
     "similarity",
     "suggest_radius",
     "write",
@@ -34,15 +39,23 @@ NAMES = [
 
 # Positional parameters first; after * by keyword only.
 SIGNATURES = {
-    "create_model": "name * task veckm encoding num_classes in_channels seed validate options",
+    "create_model": "name * task veckm authors encoding num_classes in_channels seed validate "
+    "options",
     "list_models": "task",
     "encode": "pos A * beta radius window engine norm eps batch queries query_batch weights B "
     "progress validate",
     "encode_neighborhood": "offsets A weights",
+    "describe": "pos * radius axis batch queries query_batch weights shells degree density eps",
+    "Descriptor": "radius * shells degree density eps",
+    "Descriptor.forward": "self pos batch * axis queries query_batch weights",
+    "register": "source target * up",
+    "Registration": "transform confidence overlap matches inliers voxel seconds note",
+    "Registration.apply": "self pos",
+    "features": "pos radii * invariants height eps",
     "estimate_normals": "pos * batch orient viewpoint method",
     "kernel_mixture": "points at alpha weights",
-    "PointCloud": "pos origin fields crs source",
-    "read": "path * samples seed",
+    "PointCloud": "pos origin fields crs source viewpoint",
+    "read": "path * samples seed columns",
     "write": "path cloud options",
     "reconstruct": "G at A",
     "similarity": "G1 G2",

@@ -26,6 +26,8 @@ COLOR_NAMES = (
     ("Red", "Green", "Blue"),
     ("R", "G", "B"),
 )
+#: How the names of earlier normals end that were kept.
+BEFORE = "_before"
 _COMBINED = {"normals": ("normal", "normals"), "colors": ("color", "colors", "rgb", "rgba")}
 
 
@@ -52,11 +54,13 @@ class PointCloud:
         fields: all other values per point, with the names, order and dtypes of the file.
         crs: the coordinate reference system as in the file, usually WKT.
         source: what the format needs to write the file as it was read; only the format uses it.
+        viewpoint: where the sensor was, if the file tells: of all points, or of each.
 
     Shapes:
         - pos: (N, 3) float32 or float64
         - origin: (3,) float64
         - fields: (N,) or (N, k) each
+        - viewpoint: (3,) or (N, 3) float64, in the coordinates of the file
     """
 
     pos: np.ndarray
@@ -64,6 +68,7 @@ class PointCloud:
     fields: Mapping[str, np.ndarray] = field(default_factory=dict)
     crs: str | None = None
     source: Template | None = None
+    viewpoint: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         pos, origin = np.asarray(self.pos), np.array(self.origin, dtype=np.float64)
@@ -98,16 +103,19 @@ class PointCloud:
                     "index points by a slice, a mask or an array of indices, "
                     f"got an array of {rows.ndim} dimensions"
                 )
+        view = self.viewpoint
         return replace(
             self,
             pos=self.pos[rows],
             fields={name: values[rows] for name, values in self.fields.items()},
             source=None if self.source is None else self.source.subset(),
+            viewpoint=view if view is None or view.ndim == 1 else view[rows],
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A read-only view of a dict cannot be pickled; the dict can."""
-        return PointCloud, (self.pos, self.origin, dict(self.fields), self.crs, self.source)
+        view = self.viewpoint
+        return PointCloud, (self.pos, self.origin, dict(self.fields), self.crs, self.source, view)
 
     @property
     def xyz(self) -> np.ndarray:
@@ -139,17 +147,21 @@ class PointCloud:
         """A copy with additional or replaced fields."""
         return replace(self, fields={**self.fields, **new})
 
-    def with_normals(self, normals: np.ndarray) -> PointCloud:
-        """A copy with these normals, (N, 3); names and dtypes of earlier normals are kept."""
+    def with_normals(self, normals: np.ndarray, *, keep: bool = False) -> PointCloud:
+        """A copy with these normals, (N, 3), under the names and in the dtypes of earlier ones.
+        With `keep` the earlier ones get names that end in ``_before``, unless there are such."""
         normals = np.asarray(normals)
         if normals.shape != self.pos.shape:
             raise ValueError(f"normals must have shape {self.pos.shape}, got {normals.shape}")
         names = self._names(NORMAL_NAMES) or NORMAL_NAMES[0]
         columns = dict(zip(names, normals.T, strict=True))
+        before = {f"{n}{BEFORE}": self.fields[n] for n in names if keep and n in self.fields}
+        if set(before) & set(self.fields):
+            before = {}
         for name, values in columns.items():
             if name in self.fields:
                 columns[name] = values.astype(self.fields[name].dtype)
-        return self.with_fields(**columns)
+        return self.with_fields(**before, **columns)
 
     def _names(self, triples: tuple[tuple[str, ...], ...]) -> tuple[str, ...] | None:
         return next((names for names in triples if set(names) <= set(self.fields)), None)

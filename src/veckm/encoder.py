@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -207,6 +207,11 @@ class VecKM(nn.Module):
         window = make_window(self.window, self.beta[scale], None)
         B = self.B[scale] if self.engine == "random" else None
         return scales.plan(window, self.engine, self.eps, B, 2 * self.dim, progress)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VecKM:
+        checked = inputs.full_precision(self, fn)
+        super()._apply(checked, recurse)  # type: ignore[no-untyped-call]  # untyped in torch
+        return self
 
     def extra_repr(self) -> str:
         return (

@@ -11,7 +11,7 @@ from torch import Tensor
 from veckm import inputs
 from veckm.engines import Gaussian, Norm
 from veckm.engines.phasors import phase, phasors
-from veckm.moments import Moments
+from veckm.kernel_moments import Moments
 from veckm.planning import EngineName, Scales
 from veckm.sizes import WindowName, make_window
 

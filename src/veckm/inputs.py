@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -20,6 +21,21 @@ _LARGEST_COORDINATE = 1e15
 _LARGEST_PHASE = 1e10
 #: Below this the rounding of the dtype, not the engine, decides.
 SMALLEST_EPS = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def full_precision(module: object, fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """``fn`` of ``Module._apply``, refusing to store ``module`` in less than float32."""
+
+    def checked(t: Tensor) -> Tensor:
+        moved = fn(t)
+        if t.is_floating_point() and moved.dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                f"{type(module).__name__} cannot be stored in {moved.dtype}; use float32 or "
+                "float64, and torch.autocast(device, dtype=torch.bfloat16) for lower precision"
+            )
+        return moved
+
+    return checked
 
 
 def check_points(pos: Tensor, name: str, in_dim: int | None = None, values: bool = True) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from veckm.components import Components, principal_components
 from veckm.engines.phasors import as_real
-
-#: What a cloud can be colored by.
-Color = Literal["encoding", "normals", "curvature", "confidence", "height", "file", "match"]
 
 #: Rows that are projected at a time, so that they stay in the cache.
 _ROWS = 16_384

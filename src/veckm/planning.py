@@ -27,7 +27,7 @@ from veckm.engines.dense import DenseOperator
 from veckm.engines.device import full_precision, too_large, traced
 from veckm.engines.operator import Operator
 from veckm.engines.phasors import as_real
-from veckm.moments import Moments, from_sums, polynomials
+from veckm.kernel_moments import Moments, from_sums, polynomials
 from veckm.parallel import one_thread
 from veckm.sizes import WindowName, make_window
 

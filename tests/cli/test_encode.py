@@ -128,14 +128,11 @@ def test_an_npz_with_xyz_is_read_whatever_its_byte_order(tmp_path, cloud, capsys
 
 
 x = np.ones((10, 3))
-bad_rows = np.where(np.arange(30).reshape(10, 3) == 7, np.nan, 1.0)
 BAD_ARRAYS = {
-    "not (N, 3); keep the coordinate columns": np.ones((10, 6)),
     "holds an array of shape (3,)": np.ones(3),
     "holds an array of shape (2, 10, 3)": np.ones((2, 10, 3)),
     "holds int64 numbers": x.astype(np.int64),
     "holds complex128 numbers": x.astype(complex),
-    "1 of 10 points have NaN or infinite coordinates, the first in row 2": bad_rows,
     "has no points": x[:0],
     "give --radius": x[:1],
     "coincide": x,
@@ -286,18 +283,19 @@ def test_the_version_is_printed(capsys):
 
 
 def test_without_a_verb_the_help_lists_them(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([])
-    assert stop.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    for name in VERBS:
-        assert f"• {name} " in text
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == text
+    for name, entry in VERBS.items():
+        assert f"  {name} " in text
+        assert entry.about in text
+    assert len(text.splitlines()) <= 24  # a screen
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_a_group_of_verbs_has_a_help_of_its_own(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["train"])
-    assert stop.value.code == 0
+    assert main(["train"]) == 0
     text = capsys.readouterr().out
     assert "part-segmentation" in text
     assert "convert" not in text
@@ -305,9 +303,7 @@ def test_a_group_of_verbs_has_a_help_of_its_own(capsys):
 
 @pytest.mark.parametrize("args", [["encoed"], ["train", "everything"], ["--quiet"]])
 def test_a_verb_that_does_not_exist_exits_with_two(capsys, args):
-    with pytest.raises(SystemExit) as stop:
-        main(args)
-    assert stop.value.code == 2
+    assert main(args) == 2
     assert args[-1] in capsys.readouterr().err
 
 
@@ -328,5 +324,5 @@ def test_as_a_process_it_needs_no_file_and_leaves_stderr_clean():
     done = subprocess.run(args, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert report["cloud"]["points"] == 20_000
-    assert report["result"]["shape"] == [20_000, 8]
+    assert report["cloud"]["points"] == 30_000
+    assert report["result"]["shape"] == [30_000, 8]

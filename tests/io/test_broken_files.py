@@ -129,7 +129,7 @@ def test_the_fuzzer_sees_what_is_not_a_file_error(
         ("a.csv", b"x,y,z,name\n1,2,3,tree\n", "not numbers"),
         ("a.txt", b"\0\1\2", "not text"),
         ("a.pts", b"3\n1 2 3\n", "promises 3 points, but the file has 1"),
-        ("a.bin", bytes(17), "not points of four float32"),
+        ("a.bin", bytes(17), "not points of the 4 float32 numbers x y z intensity"),
         ("a.npy", b"hello", "is not a .npy file"),
         ("a.npz", b"hello", "is not a .npz file"),
         ("a.obj", b"v 1 2 3\n", "is a mesh"),

@@ -24,10 +24,12 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def twice(path: Path, cloud: PointCloud, **options: Any) -> PointCloud:
+def twice(
+    path: Path, cloud: PointCloud, columns: tuple[str, ...] = (), **options: Any
+) -> PointCloud:
     """The cloud that comes back; written once more the file must have the same bytes."""
     write(path, cloud, **options)
-    back = read(path)
+    back = read(path, columns=columns)
     again = path.with_name(f"again{path.suffix}")
     write(again, back)
     assert again.read_bytes() == path.read_bytes()
@@ -86,7 +88,9 @@ def test_pts_counts_its_points(folder: Path, cloud: PointCloud) -> None:
 def test_kitti(folder: Path, cloud: PointCloud) -> None:
     intensity = np.arange(len(cloud), dtype=np.float32)
     frame = replace(cloud, fields={"intensity": intensity})
-    assert equal(twice(folder / "a.bin", frame), frame)
+    columns = ("x", "y", "z", "intensity")  # without them only what a scanner may see is read
+    back = twice(folder / "a.bin", frame, columns)
+    assert equal(replace(back, viewpoint=None), frame)
 
 
 steps = st.integers(-(2**31), 2**31 - 1)

@@ -73,3 +73,19 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, cloud: Cloud)
     ):
         run(cloud[0], tmp_path / "out.npy", Encode(4, (0.05,)), scheduler="tcp://127.0.0.1:1")
     assert not (tmp_path / "out.npy").exists()
+
+
+def test_no_dashboard_is_started(
+    tmp_path: Path, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: dict[str, object] = {}
+
+    def cluster(**options: object) -> None:
+        started.update(options)
+        raise RuntimeError("started")
+
+    monkeypatch.setattr(distributed, "LocalCluster", cluster)
+    with pytest.raises(RuntimeError, match="started"):
+        run(cloud[0], tmp_path / "out.npy", Encode(16, (0.1,)), tile=1000, workers=1)
+    assert started["scheduler_kwargs"] == {"dashboard": False}
+    assert started["dashboard_address"] == "127.0.0.1:0"  # of what else it serves: on this machine

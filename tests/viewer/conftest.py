@@ -42,6 +42,7 @@ def open_tab(browser, tmp_path):
 
     def open_(url: str, offline: bool = False) -> Tab:
         context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, offline=offline)
+        context.set_default_timeout(120_000)  # a busy machine without a graphics card is slow
         opened.append(context)
         return Tab(context.new_page(), url, shots)
 

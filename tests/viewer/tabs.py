@@ -26,25 +26,18 @@ class Tab:
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(url)
         # Without a graphics card viser warns; the warning would cover part of the scene.
-        warning = page.get_by_text("Software WebGL rendering detected")
-        try:
-            warning.wait_for(timeout=4000)
-            page.locator(".mantine-Notification-closeButton").first.click()
-            warning.wait_for(state="detached", timeout=4000)
-        except Exception as error:
-            if "Timeout" not in type(error).__name__:
-                raise
+        page.add_style_tag(content='[class*="mantine-Notification"] { display: none !important }')
 
     def picture(self, name: str | None = None) -> np.ndarray:  # (H, W, 3) uint8
         """The scene as it is now; with a name, the whole page is kept under it."""
         import imageio.v3 as iio
 
-        data = self.page.screenshot()
+        data = self.page.screenshot(timeout=120_000)
         if name is not None:
             (self._shots / f"{name}.png").write_bytes(data)
         return iio.imread(io.BytesIO(data))[:, SCENE, :3]
 
-    def until(self, holds: Callable[[np.ndarray], bool], what: str, seconds: float = 30):
+    def until(self, holds: Callable[[np.ndarray], bool], what: str, seconds: float = 120):
         """The first picture that holds; fails if there is none in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

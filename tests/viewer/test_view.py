@@ -11,7 +11,10 @@ import urllib.request
 
 import numpy as np
 import pytest
+import torch
 from verbs import fails, run
+
+import veckm
 
 pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
 
@@ -34,16 +37,19 @@ def file(tmp_path):
 
 
 def test_an_empty_cloud_takes_one_line(file, capsys):
-    assert "has no points" in fails(capsys, "view", file([]), "--port", 0)
+    assert "has 0 points" in fails(capsys, "view", file([]), "--port", 0)
 
 
 def test_one_point_takes_one_line(file, capsys):
     assert "has 1 point" in fails(capsys, "view", file([1, 2, 3]), "--port", 0)
 
 
-def test_points_that_are_nan_take_one_line(file, capsys):
-    err = fails(capsys, "view", file([[0, 0, 0], [1, np.nan, 0]]), "--port", 0)
-    assert "1 of 2 points have NaN" in err
+def test_points_that_are_nan_are_left_out_of_the_picture(file, tmp_path, capsys):
+    path, out = file([[0, 0, 0], [1, np.nan, 0], [1, 0, 0]]), tmp_path / "scene.html"
+    code, text, err = run(capsys, "view", path, "--save", out)
+    assert (code, err) == (0, "")
+    assert "2 points, all shown; those with NaN coordinates left out" in text
+    assert "has 1 point;" in fails(capsys, "view", file([[0, 0, 0], [1, np.nan, 0]]), "--port", 0)
 
 
 def test_a_busy_port_takes_one_line(path, capsys):
@@ -68,6 +74,8 @@ def test_a_missing_extra_takes_one_line(path, capsys, monkeypatch):
         (("--noise", -1), "0 to 100"),
         (("--radius", 0), "--radius"),
         (("--color", "file"), "no colors"),
+        (("--color", "red"), "nothing called 'red' to color by; there is height"),
+        (("--align",), "name both"),
         (("--points", 1), "at least 2"),
         (("--port", 70000), "65535"),
     ],
@@ -96,6 +104,23 @@ def test_two_clouds_of_other_sizes_are_saved_side_by_side(path, cloud, tmp_path,
     assert (code, err) == (0, "")
     assert "thin.npy: 4,000 points" in text
     assert "Similarity with the matching point" in out.read_text()
+
+
+def test_two_clouds_are_aligned_and_colored_one_by_one(path, cloud, tmp_path, capsys):
+    other, out = tmp_path / "moved.npy", tmp_path / "pair.html"
+    np.save(other, cloud.xyz[::-1] + np.array([7.0, 8.0, 9.0]))
+    code, text, err = run(capsys, "view", path, other, "--align", "--save", out)
+    assert (code, err) == (0, "")
+    assert "confidence" in text
+    assert "Clouds" in out.read_text()
+
+
+def test_similarity_of_descriptors_is_that_of_veckm_describe(cloud):
+    from veckm.cli.view import _describe
+
+    pos = torch.from_numpy(cloud.pos[:500]).float()
+    expected = veckm.describe(pos, radius=2.0, queries=pos[:7])
+    torch.testing.assert_close(_describe(pos, pos[:7], 2.0), expected)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for a child")

@@ -10,7 +10,9 @@ from verbs import run
 pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
 
 
-from veckm.viewer import DisplayCloud, Page, serve
+from veckm.cloud import PointCloud
+from veckm.data import shapes
+from veckm.viewer import Alignment, DisplayCloud, Page, serve
 from veckm.viewer.colors import SEQUENTIAL, map_colors
 from veckm.viewer.server import address
 
@@ -27,7 +29,7 @@ def display(cloud):
 def live(display, open_tab):
     """A served page and the tab that shows it."""
     with serve(port=0) as server:
-        page = Page(server, display)
+        page = Page(server, display, color="encoding")
         page.start()
         page.wait()
         tab = open_tab(address(server))
@@ -60,11 +62,13 @@ def test_the_page_shows_the_cloud_and_its_legend(live):
     assert tab.page.get_by_text("Encoding, principal components").is_visible()
 
 
-def test_a_click_recolors_by_similarity_and_clearing_brings_back(live):
+def test_a_click_shows_the_fields_and_similarity_is_one_button_further(live):
     page, tab = live
     before = tab.still()
     assert on_ramp(before) < 0.5
     tab.page.mouse.click(*on_cloud(before))
+    tab.page.get_by_text("statue.ply, point").wait_for()
+    tab.page.get_by_text("Color by similarity with it").click()
     tab.until(lambda image: on_ramp(image) > 0.85, "similarity")
     page.wait()
     after = tab.still()
@@ -74,8 +78,8 @@ def test_a_click_recolors_by_similarity_and_clearing_brings_back(live):
         assert tab.page.get_by_text(text).first.is_visible()
     assert tab.page.get_by_text("correlation with the true density").count() == 1
     tab.page.get_by_text("Clear the point").click()
-    again = tab.until(lambda image: on_ramp(image) < 0.5, "the encoding again")
-    assert changed(before, again) < 0.02
+    tab.until(lambda image: on_ramp(image) > 0.85, "height, as no point is picked")
+    tab.page.get_by_text("Height z").wait_for()
 
 
 def test_a_click_beside_the_cloud_changes_nothing(live):
@@ -114,28 +118,6 @@ def test_dragging_turns_the_cloud(live):
     assert on_ramp(after) < 0.5  # a drag is no click
 
 
-def test_a_noisy_copy_stands_beside_with_its_similarity(live):
-    page, tab = live
-    tab.still()
-    tab.page.get_by_label("Color by").click()
-    tab.page.get_by_text("similarity of matching points").last.click()
-    tab.slider(NOISE, "ArrowRight")
-    for _ in range(9):  # to half a percent
-        tab.page.keyboard.press("ArrowRight")
-    tab.page.wait_for_timeout(500)
-    page.wait()
-    tab.until(lambda image: on_ramp(image) > 0.85, "similarity")
-    image = tab.still()
-    tab.picture("view_pair")
-    columns = drawn(image).any(0).astype(int)
-    assert (np.diff(columns) == 1).sum() == 2  # two clouds, with nothing between
-    clean, noisy = np.split(image, [int(np.flatnonzero(columns).mean())], axis=1)
-    assert drawn(clean).any()
-    assert drawn(noisy).any()
-    assert len(np.unique(noisy[drawn(noisy)], axis=0)) > 50  # more and less like their match
-    assert tab.page.get_by_text("Similarity of matching points (row by row)").is_visible()
-
-
 def test_curvature_and_lines_of_normals_are_drawn(live):
     page, tab = live
     before = tab.still()
@@ -152,9 +134,104 @@ def test_curvature_and_lines_of_normals_are_drawn(live):
     tab.picture("view_curvature")
 
 
+@pytest.fixture
+def scan(open_tab):
+    """A street whose points have classes, as first seen, and with the tab that shows it."""
+    street = shapes.lidar(30_000)
+    low = street.pos.numpy()[:, 2] < 0.003
+    classes = np.where(low, 2, 6).astype(np.uint8)
+    cloud = PointCloud(street.pos.numpy(), fields={"classification": classes})
+    with serve(port=0) as server:
+        page = Page(server, DisplayCloud.of(cloud, "street.laz"))
+        page.start()
+        page.wait()
+        tab = open_tab(address(server))
+        yield page, tab
+        page.stop()
+        assert tab.errors == []
+
+
+def test_the_first_picture_of_a_scan_fills_the_page_without_encodings(scan):
+    page, tab = scan
+    image = tab.still()
+    tab.picture("view_scan")
+    y, x = np.nonzero(drawn(image))
+    width, height = np.ptp(x) / image.shape[1], np.ptp(y) / image.shape[0]
+    assert max(width, height) > 0.75
+    assert tab.page.get_by_text("2 ground").is_visible()
+    assert tab.page.get_by_text("6 building").is_visible()
+    assert page._painter.encodings.cache_info().currsize == 1
+    assert "_kept" not in vars(page._painter.encodings(0, page.panel.state().settings))
+
+
+def test_views_shading_and_screenshots(scan):
+    _, tab = scan
+    first = tab.still()
+    tab.page.get_by_text("Top", exact=True).click()
+    top = tab.until(lambda image: changed(first, image) > 0.3, "the view from above")
+    tab.page.get_by_label("Shading").check()
+    tab.until(lambda image: changed(top, image) > 0.1, "shade")
+    tab.still()
+    tab.picture("view_top")
+    with tab.page.expect_download(timeout=60_000) as download:
+        tab.page.get_by_role("button", name="Screenshot").click()
+    assert download.value.suggested_filename == "street.png"
+    import imageio.v3 as iio
+
+    saved = iio.imread(download.value.path())
+    assert saved.shape[2] == 3
+    assert 0.02 < drawn(saved).mean() < 0.9
+
+
+def test_points_keep_their_size_in_pixels_when_the_camera_comes_nearer(scan):
+    page, tab = scan
+    tab.still()
+    before = page._cameras.pixel
+    tab.page.mouse.move(*on_cloud(tab.picture()))
+    for _ in range(4):
+        tab.page.mouse.wheel(0, -240)
+        tab.page.wait_for_timeout(300)
+    tab.still()
+    assert page._cameras.pixel < 0.8 * before
+    part = page._scene[0]._points[0]
+    size, in_pixels = page.panel.size
+    assert in_pixels
+    assert part.point_size == pytest.approx(size * page._cameras.pixel, rel=0.03)
+
+
+def test_two_scans_before_and_after_alignment_with_their_matches(open_tab, cloud):
+    T = np.eye(4)
+    T[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
+    T[:3, 3] = [30, -20, 5]
+    other = PointCloud(cloud.pos @ T[:3, :3].T + (T[:3, :3] @ cloud.origin + T[:3, 3]))
+    pairs = np.stack([cloud.xyz[::200], other.xyz[::200]], axis=1)
+    first, second = DisplayCloud.of(cloud, "source"), DisplayCloud.of(other, "target")
+    with serve(port=0) as server:
+        page = Page(server, first, second, alignment=Alignment(T, pairs))
+        page.start()
+        page.wait()
+        tab = open_tab(address(server))
+        after = tab.still()
+        tab.picture("view_after")
+        np.testing.assert_allclose(page._scene[0].placed, page._scene[1].placed, atol=1e-4)
+        tab.page.get_by_label("Alignment").click()
+        tab.page.get_by_text("before", exact=True).click()
+        tab.until(lambda image: changed(after, image) > 0.5, "two clouds")
+        page.wait()
+        before = tab.still()
+        tab.picture("view_before")
+        tab.page.get_by_label("Matches as lines").uncheck()
+        tab.until(lambda image: changed(before, image) > 0.02, "no lines")
+        bare = tab.still()
+        columns = drawn(bare).any(0).astype(int)
+        assert (np.diff(columns) == 1).sum() == 2  # side by side, with nothing between
+        page.stop()
+        assert tab.errors == []
+
+
 def test_a_saved_scene_opens_from_disk_and_asks_nobody(path, tmp_path, open_tab, capsys):
     out = tmp_path / "scene.html"
-    code, text, err = run(capsys, "view", path, "--save", out)
+    code, text, err = run(capsys, "view", path, "--color", "curvature", "--save", out)
     assert (code, err) == (0, "")
     assert str(out) in text
     tab = open_tab(out.as_uri(), offline=True)

@@ -15,14 +15,7 @@ from veckm.data import shapes
 from veckm.functional import similarity
 from veckm.palette import Palette
 from veckm.viewer import DisplayCloud, encodings
-from veckm.viewer.colors import (
-    DIVERGING,
-    SEQUENTIAL,
-    by_file,
-    by_range,
-    by_signed,
-    map_colors,
-)
+from veckm.viewer.colors import DIVERGING, SEQUENTIAL, by_range, by_signed, map_colors
 from veckm.viewer.display import thin
 from veckm.viewer.encodings import Encodings, Settings, match
 from veckm.viewer.picked import cross_section, draw
@@ -70,9 +63,22 @@ def test_too_few_points_are_refused(pos, word):
         DisplayCloud.of(PointCloud(pos))
 
 
-def test_points_that_are_not_finite_are_refused():
-    with pytest.raises(ValueError, match="NaN or infinite values in 1 of 3 rows"):
-        DisplayCloud.of(PointCloud(np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0.0]])))
+def test_points_without_coordinates_are_left_out_and_the_others_keep_their_numbers():
+    pos = np.array([[0, 0, 0], [np.nan, 0, 0], [1, 0, 0], [0, np.inf, 0], [0, 0, 2.0]])
+    display = DisplayCloud.of(PointCloud(pos, fields={"k": np.arange(5)}))
+    assert [display.number(row) for row in range(3)] == [0, 2, 4]
+    assert display.cloud.fields["k"].tolist() == [0, 2, 4]
+    assert "NaN coordinates left out" in display.note
+    np.testing.assert_allclose(display.at.numpy() + display.center, pos[[0, 2, 4]])
+
+
+def test_far_coordinates_keep_their_precision():
+    pos = np.random.default_rng(0).random((100, 3)) * 30
+    origin = np.array([5e5, 4.9e6, 2e3])
+    for cloud in (PointCloud(pos, origin), PointCloud(pos + origin)):
+        display = DisplayCloud.of(cloud)
+        found = display.at.double().numpy() + (display.center - origin)
+        np.testing.assert_allclose(found, pos, atol=2e-6)
 
 
 def test_ramps_begin_and_end_with_their_colors_and_rise_in_grey():
@@ -94,18 +100,6 @@ def test_legends_tell_the_ends():
         [DIVERGING[0], DIVERGING[2], DIVERGING[-1]],
     )
     assert "&lt;b&gt;" in by_range(values, "<b>").legend.html()
-
-
-@pytest.mark.parametrize(
-    "colors",
-    [
-        np.array([[255, 128, 0]], dtype=np.uint8),
-        np.array([[65535, 32896, 0]], dtype=np.uint16),
-        np.array([[1.0, 128 / 255, 0.0]]),
-    ],
-)
-def test_files_colors_come_in_three_ranges(colors):
-    np.testing.assert_array_equal(by_file(colors).rgb, [[255, 128, 0]])
 
 
 def test_a_ray_hits_the_near_side_and_misses_beside():

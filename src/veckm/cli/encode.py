@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,11 +16,13 @@ from veckm import VecKM, scan, suggest_radius
 from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
-from veckm.cli.verb import OutputFile, coordinates, option, read_cloud, save_array
+from veckm.cli.verb import OutputFile, coordinates, finite_rows, option, read_all, save_array
 from veckm.components import principal_components
 from veckm.engines.phasors import as_real
 from veckm.planning import EngineName, Plan
+from veckm.progress import begin, passes
 from veckm.scan.encode import working_dtype
+from veckm.scan.spool import scatter
 from veckm.sizes import DEFAULT_DETAIL, WindowName
 
 #: Neighbors within the suggested radius, for half of the points.
@@ -33,6 +36,8 @@ class Encode(CloudVerb):
     Without a file it encodes a sample scan.
 
     veckm encode scan.ply -o features.npy --dim 64 --radius 0.1
+
+    veckm encode scans/ --out-dir features --radius 0.1
 
     An interrupted run in tiles is resumed by the same command.
     """
@@ -64,7 +69,7 @@ class Encode(CloudVerb):
     seed: int = 0
     """Seed of the random frequencies."""
 
-    def run_in_tiles(self, cloud: Path) -> None:
+    def run_in_tiles(self, cloud: Path) -> dict[str, object]:
         if self.radius is None and self.beta is None:
             raise ValueError(
                 f"{cloud}: is encoded in tiles: give --radius; `veckm info {cloud}` suggests one"
@@ -80,10 +85,17 @@ class Encode(CloudVerb):
         )
         self.title("encode")
         self.show(*self._settings(encoder), labeled("engine", f"{operation.engine}, in tiles"))
-        self.scan(cloud, operation)
+        return self.scan(cloud, operation)
 
-    def run_in_memory(self) -> None:
-        pos, radius = coordinates(read_cloud(self.cloud)), self.radius
+    def run_in_memory(self) -> dict[str, object]:
+        with passes(("read", "encode", "write"), not self.silent):
+            return self._run_in_memory()
+
+    def _run_in_memory(self) -> dict[str, object]:
+        begin("read")
+        cloud = read_all(self.cloud, self.columns)
+        rows, radius = finite_rows(cloud, self.cloud), self.radius
+        pos = coordinates(cloud)[torch.from_numpy(rows)]
         suggested = radius is None and self.beta is None
         if suggested:
             if len(pos) < 2:
@@ -98,25 +110,34 @@ class Encode(CloudVerb):
         self.show(*([] if note is None else [labeled("note", note)]))
         self.show(*self._settings(encoder, min(_NEIGHBORS, len(pos) - 1) if suggested else 0))
         start = time.perf_counter()
+        begin("encode")
         (plan,) = encoder.plans(x, progress=False if self.silent else None)
         expected = self._show_engine(plan, computed_in)
         G = plan.encode(encoder.A[0]).to(torch.complex64)
         spent = time.perf_counter() - start
+        begin("write")
         sizes = {"radius": encoder.radius[0], "alpha": encoder.alpha[0], "beta": encoder.beta[0]}
-        self.report(
+        return self.report(
+            points=len(cloud),
             cloud={**about, "computed_in": computed_in, "note": note},
             setting={**sizes, "suggested": suggested, "dim": self.dim, "seed": self.seed},
             engine={"engine": plan.engine, "eps": self.eps, "expected": expected},
-            result=self._write(G, spent),
+            result=self._write(G, rows, len(cloud), spent),
         )
 
-    def _write(self, G: Tensor, spent: float) -> dict[str, object]:  # (N, D) complex64
-        """Write the encodings in the requested form; returns what is reported of them."""
+    def _write(
+        self,
+        G: Tensor,  # (M, D) complex64
+        rows: np.ndarray,  # (M,)
+        count: int,
+        spent: float,
+    ) -> dict[str, object]:
+        """Write the encodings of some rows in the requested form; returns what is reported."""
         if self.components is not None:
             G = principal_components([G], self.components).project(G)
         elif self.dtype == "float16":
             G = as_real(G).half()
-        stored = G.numpy()
+        stored = G.numpy() if len(rows) == count else scatter(G.numpy(), rows, count)
         if self.output is not None:
             save_array(self.output, stored)
         self.show(

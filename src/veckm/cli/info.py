@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from timeit import timeit
 from typing import Any
@@ -12,10 +12,13 @@ import torch
 
 from veckm import VecKM, suggest_radius
 from veckm.cli import text
+from veckm.cli.survey import Survey
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import LARGE
-from veckm.cli.verb import Flag, InputFile, Verb, read_cloud
+from veckm.cli.verb import Columns, Flag, InputFile, Verb, note, read_all
+from veckm.cloud import PointCloud
 from veckm.io import FileError, Source, source_if_by_range
+from veckm.io.crs import describe_crs
 from veckm.io.formats import find
 from veckm.progress import bar
 from veckm.scan.run import TILE
@@ -44,24 +47,34 @@ class Info(Verb):
     """
 
     cloud: InputFile
+    columns: Columns = ()
+    """Names of all columns of a file that names none: x y z intensity ring for a .bin."""
     quick: Flag = False
     """Only the contents of the file, without a trial run."""
 
     def run(self) -> None:
         """Read, try, print."""
-        source = source_if_by_range(self.cloud)
+        source = source_if_by_range(self.cloud, self.columns)
         if source is None:
-            header = read_cloud(self.cloud)
-            count, low, high = len(header), header.xyz.min(0), header.xyz.max(0)
+            header = read_all(self.cloud, self.columns)
+            count, xyz = len(header), header.xyz
+            low, high = np.fmin.reduce(xyz), np.fmax.reduce(xyz)
         elif source.count:
             header, count, (low, high) = source.like(), source.count, source.bounds()
         else:
             raise FileError(self.cloud, "has no points")
+        if not np.isfinite([low, high]).all():
+            raise FileError(self.cloud, f"has no coordinates: all {count:,} points are NaN")
+        survey = Survey(low, high, count)
+        survey.add([header] if source is None else _chunks(source, self.silent))
+        if survey.missing:
+            note(f"{survey.missing:,} of {count:,} points have no coordinates (NaN)")
+        crs = describe_crs(header)
         trial: dict[str, Any] = {"spacing": None, "radius": None, "tried": 0, "costs": []}
-        if not self.quick and count > 1:
+        if not self.quick:
             extent = float(max(high - low))
             xyz = header.xyz if source is None else _part(source, extent, self.silent)
-            trial = _trial(xyz, (low + high) / 2, count)
+            trial |= _trial(xyz, (low + high) / 2, count)
         about: dict[str, Any] = {
             "path": str(self.cloud),
             "format": find(self.cloud).name,
@@ -72,7 +85,13 @@ class Info(Verb):
             "fields": {
                 k: " x ".join(map(str, (v.dtype, *v.shape[1:]))) for k, v in header.fields.items()
             },
+            "ranges": survey.ranges,
+            "classes": survey.classes,
+            "missing": survey.missing,
+            "density": survey.density,
             "crs": header.crs,
+            "crs_name": crs.name,
+            "meters": crs.meters,
             **trial,
         }
         self.show(*_lines(about))
@@ -82,14 +101,21 @@ class Info(Verb):
 def _lines(about: dict[str, Any]) -> list[str]:
     box = text.box(b - a for a, b in zip(about["low"], about["high"], strict=True))
     corner = ", ".join(f"{value:.10g}" for value in about["low"])
-    names = ", ".join(f"{name} {dtype}" for name, dtype in about["fields"].items())
     out = [
         labeled("file", f"{about['path']}: {about['format']}, {text.bytes_of(about['bytes'])}"),
-        labeled("points", f"{about['points']:,}"),
+        labeled("points", f"{about['points']:,}{_density(about)}"),
         labeled("box", f"{box} from ({corner}), in the file's own units"),
-        labeled("fields", names or "coordinates only"),
-        labeled("crs", " ".join(about["crs"].split())[:100] if about["crs"] else "none"),
+        labeled("crs", about["crs_name"] or "none"),
+        labeled("fields", f"{len(about['fields'])}" if about["fields"] else "coordinates only"),
     ]
+    for name, dtype in about["fields"].items():
+        low, high = about["ranges"].get(name, ("", ""))
+        out.append(
+            labeled("", f"  {name} {dtype}, {low:.10g} to {high:.10g}" if high != "" else name)
+        )
+    if about["classes"]:
+        parts = [f"{n} {count:,}" for n, count in about["classes"].items()]
+        out.append(labeled("classes", ", ".join(parts)))
     if about["radius"] is None:
         return out
     why = f"half of the points have {_NEIGHBORS} others or more within it"
@@ -103,6 +129,24 @@ def _lines(about: dict[str, Any]) -> list[str]:
     threads = text.counted(torch.get_num_threads(), "thread")
     tried = text.counted(about["tried"], "point")
     return [*out, labeled("", f"estimated from {tried} with {threads}")]
+
+
+def _density(about: dict[str, Any]) -> str:
+    """Points per square meter where the unit is known."""
+    density, meters = about["density"], about["meters"]
+    if density is None:
+        return ""
+    if meters is None:
+        return f", {number(density)} per square unit of the ground that has any"
+    return f", {number(density / meters**2)} per square meter of the ground that has any"
+
+
+def _chunks(source: Source, silent: bool) -> Iterator[PointCloud]:
+    """All points, some at a time."""
+    with bar(source.count, None if silent else "fields", unit="points") as advance:
+        for part in chunks_of(source.count):
+            yield source.read(part.start, part.stop)
+            advance(part.stop - part.start)
 
 
 def _part(source: Source, extent: float, silent: bool) -> np.ndarray:  # (n, 3)
@@ -124,7 +168,15 @@ def _part(source: Source, extent: float, silent: bool) -> np.ndarray:  # (n, 3)
 
 def _trial(xyz: np.ndarray, center: np.ndarray, count: int) -> dict[str, Any]:
     """Density, the suggested radius, and the cost of both verbs: they are linear."""
-    pos = torch.from_numpy(xyz - center)
+    unique = np.unique(xyz[np.isfinite(xyz).all(1)], axis=0)
+    if len(unique) < 2:
+        return {}
+    if len(unique) < (looked := int(np.isfinite(xyz).all(1).sum())):
+        note(
+            f"{looked - len(unique):,} of {looked:,} points are copies of others; spacing and "
+            "radius are those without them"
+        )
+    pos = torch.from_numpy(unique - center)
     radius = suggest_radius(pos, neighbors=_NEIGHBORS)
     nearest = pos[(pos - pos[0]).square().sum(1).argsort()[:_TRIAL]]  # as dense as the cloud
     encoder = VecKM(_DIM, radius=radius, detail=DEFAULT_DETAIL)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from torch import Tensor
 from tyro.conf import OmitArgPrefixes
 
+from veckm.cli.batch import BatchVerb
 from veckm.cli.text import box, counted, labeled, seconds
-from veckm.cli.verb import Count, InputFileOrSample, OutputFile, Verb, check_output, option
-from veckm.io.formats import open_source, output_note, source_if_by_range
+from veckm.cli.verb import Count, note, option
+from veckm.io.formats import open_source, source_if_by_range
+from veckm.io.output import changes
 from veckm.scan.operation import Operation
 from veckm.scan.run import TILE, run
 
@@ -32,42 +34,34 @@ class Tiles:
     scheduler: Annotated[str | None, option("ADDRESS")] = None
     """Process tiles on the workers of a running Dask scheduler, for example tcp://host:8786."""
 
-    def needed(self, cloud: Path) -> bool:
+    def needed(self, cloud: Path, columns: tuple[str, ...] = ()) -> bool:
         """Whether the cloud is processed in tiles: on request, or because it is large."""
         if self.tile is not None or self.workers is not None or self.scheduler is not None:
-            open_source(cloud)  # raises for formats that cannot be read by range
+            open_source(cloud, columns)  # raises for formats that cannot be read by range
             return True
-        source = source_if_by_range(cloud)
+        source = source_if_by_range(cloud, columns)
         return source is not None and source.count > LARGE
 
 
 @dataclass(frozen=True)
-class CloudVerb(Verb):
+class CloudVerb(BatchVerb):
     """A verb that computes something for every point of a cloud, in memory or in tiles."""
 
-    contents: ClassVar[str]  # of the output, for messages
-    suffixes: ClassVar[tuple[str, ...]]  # of the output
-
-    cloud: InputFileOrSample = None
-    output: OutputFile = None
     tiles: OmitArgPrefixes[Tiles] = Tiles()
 
-    def run(self) -> None:
+    def process(self) -> dict[str, object] | None:
         """Read, compute, write."""
-        if self.output is not None:
-            check_output(self.output, self.cloud, self.contents, self.suffixes)
-        if self.cloud is not None and self.tiles.needed(self.cloud):
-            self.run_in_tiles(self.cloud)
-        else:
-            self.run_in_memory()
+        if self.cloud is not None and self.tiles.needed(self.cloud, self.columns):
+            return self.run_in_tiles(self.cloud)
+        return self.run_in_memory()
 
     @abstractmethod
-    def run_in_memory(self) -> None:
-        """Process the whole cloud at once."""
+    def run_in_memory(self) -> dict[str, object] | None:
+        """Process the whole cloud at once; returns what is reported."""
 
     @abstractmethod
-    def run_in_tiles(self, cloud: Path) -> None:
-        """Process the cloud tile by tile, from a file to a file."""
+    def run_in_tiles(self, cloud: Path) -> dict[str, object] | None:
+        """Process the cloud tile by tile, from a file to a file; returns what is reported."""
 
     def show_cloud(self, pos: Tensor) -> dict[str, object]:  # (N, 3)
         """Print the title and the size of the cloud, in its own units; returns the same."""
@@ -77,12 +71,19 @@ class CloudVerb(Verb):
         self.show(labeled("cloud", f"{source}: {count}, {dtype}, box {box(sides)}"))
         return {"source": source, "points": len(pos), "box": sides, "dtype": dtype}
 
-    def scan(self, cloud: Path, operation: Operation, **about: object) -> None:
+    def written(self) -> None:
+        """Print where the output is, and note what changed on the way."""
+        if self.output is not None:
+            self.show(labeled("written", str(self.output)))
+            for text in changes(self.cloud, self.output) if self.cloud is not None else ():
+                note(text)
+
+    def scan(self, cloud: Path, operation: Operation, **about: object) -> dict[str, object]:
         """Run an operation on all tiles, and report it with `about`."""
         if self.output is None:
             raise ValueError(f"{cloud}: is processed in tiles, to a file: give one with -o")
         done = run(
-            cloud,
+            open_source(cloud, self.columns),
             self.output,
             operation,
             tile=TILE if self.tiles.tile is None else self.tiles.tile,
@@ -95,6 +96,8 @@ class CloudVerb(Verb):
             labeled("cloud", f"{cloud}: {counted(done.points, 'point')}"),
             labeled("tiles", f"{done.tiles}{resumed}"),
             labeled("time", f"{seconds(done.seconds)}, {done.points / done.seconds:,.0f} points/s"),
-            labeled("written", f"{self.output}{output_note(cloud, self.output)}"),
         )
-        self.report(cloud=cloud, **about, **asdict(done), output=self.output)
+        if done.missing:
+            note(f"{done.missing:,} of {done.points:,} points have no coordinates, and no result")
+        self.written()
+        return self.report(cloud=cloud, **about, **asdict(done), output=self.output)

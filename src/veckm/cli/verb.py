@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +18,17 @@ from torch import Tensor
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from veckm import __version__
+from veckm.cli.text import labeled
 from veckm.cloud import PointCloud
 from veckm.data import shapes
-from veckm.io import FileError, read
+from veckm.io import FileError, FileWarning, read
 from veckm.io.atomic import writing
 
 #: Points of the sample scan of verbs that got no file.
-_SAMPLE_POINTS = 20_000
-_INPUTS = "LAS, LAZ, PLY, PCD, XYZ, CSV, PTS, NPY, NPZ or KITTI .bin; E57 is only read"
+_SAMPLE_POINTS = 30_000
+INPUTS = "LAS, LAZ, PLY, PCD, XYZ, CSV, PTS, NPY, NPZ or .bin; E57 is only read"
+#: What the running verb has to tell beside its result, the innermost list last.
+_notes: list[list[str]] = []
 
 
 def option(metavar: str, default: str = "", **more: Any) -> Any:
@@ -33,10 +39,11 @@ def option(metavar: str, default: str = "", **more: Any) -> Any:
 #: Types of options that several verbs have.
 Flag = Annotated[bool, arg(help_behavior_hint=""), FlagCreatePairsOff]
 Count = Annotated[int | None, option("K")]
-InputFile = Positional[Annotated[Path, arg(metavar="FILE", help=f"{_INPUTS}.")]]
+InputFile = Positional[Annotated[Path, arg(metavar="FILE", help=f"{INPUTS}.")]]
 InputFileOrSample = Positional[
-    Annotated[Path | None, option("[FILE]", "a sample", help=f"{_INPUTS}.")]
+    Annotated[Path | None, option("[FILE]", "a sample", help=f"{INPUTS}.")]
 ]
+Columns = Annotated[tuple[str, ...], option("NAME ...", "of the file")]
 OutputFile = Annotated[Path | None, option("FILE", "not written", aliases=["-o"])]
 
 
@@ -59,8 +66,16 @@ class Verb(ABC):
     common: OmitArgPrefixes[Common] = Common()
 
     @abstractmethod
-    def run(self) -> None:
-        """Do the work. What it raises is printed as one line, and the exit code is 2."""
+    def run(self) -> int | None:
+        """Do the work; returns the exit code, 0 by default. What it raises is printed as one line,
+        and the exit code is 2."""
+
+    def __call__(self) -> int | None:
+        """Run, then print the notes."""
+        with noted() as notes:
+            code = self.run()
+        self.show(*(labeled("note", text) for text in dict.fromkeys(notes)))
+        return code
 
     @property
     def silent(self) -> bool:
@@ -76,27 +91,65 @@ class Verb(ABC):
         """Print the version and the name of the verb, as the first line of its text."""
         self.show(f"veckm {__version__} {name}", "")
 
-    def report(self, **values: object) -> None:
-        """With ``--json``, print the values as one JSON object, after the version."""
+    def report(self, **values: object) -> dict[str, object]:
+        """With ``--json``, print the values as one JSON object, after the version; returns them."""
         if self.common.json:
-            print(json.dumps({"veckm": __version__, **values}, default=str), flush=True)
+            notes = {"notes": _notes[-1]} if _notes and _notes[-1] else {}
+            text = json.dumps({"veckm": __version__, **values, **notes}, default=str)
+            print(text, flush=True)
+        return values
 
 
-def read_cloud(path: Path | None) -> PointCloud:
-    """Read a file, whose points must be finite; a sample scan with its normals without one."""
+def note(text: str) -> None:
+    """Tell something beside the result, after it."""
+    if _notes:
+        _notes[-1].append(text)
+
+
+@contextmanager
+def noted() -> Iterator[list[str]]:
+    """Collect notes, and what readers warn about."""
+    _notes.append([])
+    try:
+        with warnings.catch_warnings(record=True) as log:
+            warnings.simplefilter("always", FileWarning)
+            yield _notes[-1]
+        for each in log:
+            if issubclass(each.category, FileWarning):
+                note(str(each.message))
+            else:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    finally:
+        _notes.pop()
+
+
+def read_cloud(path: Path | None, columns: tuple[str, ...] = ()) -> PointCloud:
+    """Read the points of a file that have coordinates; a sample scan with its normals without a
+    file."""
+    cloud = read_all(path, columns)
+    rows = finite_rows(cloud, path)
+    return cloud if len(rows) == len(cloud) else cloud[rows]
+
+
+def finite_rows(cloud: PointCloud, path: Path | None) -> np.ndarray:  # (M,)
+    """The points that have coordinates; tells of the others, and raises if there are none."""
+    rows = np.flatnonzero(np.isfinite(cloud.pos).all(1))
+    missing = len(cloud) - len(rows)
+    if not len(rows):
+        raise FileError(path or "", f"has no coordinates: all {missing:,} points are NaN")
+    if missing:
+        note(f"{missing:,} of {len(cloud):,} points have no coordinates (NaN), and no result")
+    return rows
+
+
+def read_all(path: Path | None, columns: tuple[str, ...] = ()) -> PointCloud:
+    """Read a file with all its points; a sample scan with its normals without one."""
     if path is None:
-        sample = shapes.scan(_SAMPLE_POINTS)
+        sample = shapes.house(_SAMPLE_POINTS, meters=True)
         return PointCloud(sample.pos.numpy()).with_normals(sample.normal.numpy())
-    cloud = read(path)
+    cloud = read(path, columns=columns)
     if not len(cloud):
         raise FileError(path, "has no points")
-    bad = np.flatnonzero(~np.isfinite(cloud.pos).all(1))
-    if len(bad):
-        raise FileError(
-            path,
-            f"{len(bad):,} of {len(cloud):,} points have NaN or infinite coordinates, "
-            f"the first in row {bad[0]}; drop them first, a[np.isfinite(a).all(1)]",
-        )
     return cloud
 
 
@@ -106,7 +159,9 @@ def coordinates(cloud: PointCloud) -> Tensor:  # (N, 3) float32 or float64
     return torch.from_numpy(np.ascontiguousarray(xyz))
 
 
-def check_output(path: Path, source: Path | None, what: str, suffixes: tuple[str, ...]) -> None:
+def check_output(
+    path: Path, source: Path | None, what: str, suffixes: tuple[str, ...], overwrite: bool = True
+) -> None:
     """Raise now what would otherwise fail after the work; ``source`` is never overwritten."""
     if path.suffix.lower() not in suffixes:
         raise ValueError(
@@ -118,6 +173,8 @@ def check_output(path: Path, source: Path | None, what: str, suffixes: tuple[str
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}; make it first")
     if source is not None and path.exists() and path.samefile(source):
         raise ValueError(f"{path}: is the cloud itself; choose another name for its {what}")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path}: exists; give --overwrite to replace it")
     try:
         tempfile.TemporaryFile(dir=path.resolve().parent).close()
     except OSError as error:

@@ -245,11 +245,12 @@ class GridOperator(Factored[BlockSide]):
         self._run(lambda: read, lambda: write, values, wanted)
         return out
 
-    def encode(self, modulation: Modulation, out: Tensor) -> None:
+    def encode(self, modulation: Modulation, out: Tensor, wanted: Tensor | None = None) -> None:
+        """The encodings; where not all queries are `wanted` (M,), other rows may be undefined."""
         points = Phasors(modulation, self.source.blocks)
         queries = points if self.geometry.same else Phasors(modulation, self.target.blocks)
         like = modulation.A.new_empty(0, 2 * modulation.width)
-        self._run(points.reader, lambda: queries.writer(out), like)
+        self._run(points.reader, lambda: queries.writer(out), like, wanted)
 
     def _run(
         self,

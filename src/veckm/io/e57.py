@@ -11,13 +11,14 @@ from veckm.cloud import PointCloud
 from veckm.extras import need
 
 _XYZ = ("cartesianX", "cartesianY", "cartesianZ")
+_SENSOR = ("sensorX", "sensorY", "sensorZ")  # the position of the pose, NaN without one
 
 
 def read(path: Path) -> PointCloud:
     """All valid points of all scans in the coordinates of the file, one scan after the other.
 
     Fields are those that pye57 reads: intensity, colors, row and column. The field ``scan`` has
-    the number of the scan if there are several.
+    the number of the scan if there are several. The poses of the scans are the viewpoints.
     """
     pye57 = need("pye57", "reading E57", "e57")
     size = path.stat().st_size
@@ -35,9 +36,11 @@ def read(path: Path) -> PointCloud:
         raise ValueError(f"not all of its scans have {sorted(lost)}")
     joined = {name: np.concatenate([scan[name] for scan in scans]) for name in scans[0]}
     pos = np.stack([joined.pop(name) for name in _XYZ], axis=-1)
+    viewpoint = np.stack([joined.pop(name) for name in _SENSOR], axis=-1)
     spherical = [name for name in joined if name.startswith("spherical")]
     fields = {name: values for name, values in joined.items() if name not in spherical}
-    return PointCloud(pos, fields=fields, crs=crs or None)
+    known = bool(np.isfinite(viewpoint).all())
+    return PointCloud(pos, fields=fields, crs=crs or None, viewpoint=viewpoint if known else None)
 
 
 def _read_scan(file: Any, number: int, size: int) -> dict[str, np.ndarray]:
@@ -50,4 +53,6 @@ def _read_scan(file: Any, number: int, size: int) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = file.read_scan(
         number, intensity=True, colors=True, row_column=True, ignore_missing_fields=True
     )
-    return found
+    place = header.translation if header.has_pose() else np.full(3, np.nan)
+    count = len(found[_XYZ[0]])
+    return found | {n: np.full(count, x) for n, x in zip(_SENSOR, place, strict=True)}

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class FileWarning(UserWarning):
+    """A file was read, but its header and its contents disagree; begins with its path."""
+
+
 class FileError(ValueError):
     """A file that cannot be read or written as asked; the message begins with its path."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,20 @@ from laspy.vlrs.vlrlist import VLRList
 
 from veckm.cloud import PointCloud, Template
 from veckm.io import laz
+from veckm.io.errors import FileWarning
 from veckm.io.records import WIDER, check_room, file_names
 from veckm.io.source import Source
 
 _NORMALS = ("NormalX", "NormalY", "NormalZ")
 _XYZ = ("X", "Y", "Z")
+#: Names of the classes 0, 1, ... of the field ``classification``.
+CLASSES = (
+    *("never classified", "unclassified", "ground", "low vegetation", "medium vegetation"),
+    *("high vegetation", "building", "low noise", "model key point", "water", "rail", "road"),
+    *("overlap", "wire guard", "wire conductor", "transmission tower", "wire connector"),
+    *("bridge deck", "high noise", "overhead structure", "ignored ground", "snow"),
+    "temporal exclusion",
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,15 @@ class LasSource(Source):
             raise ValueError(f"it ended after {start + len(found)} points")
         about = (header.point_format, header.scales, header.offsets)
         return laspy.ScaleAwarePointRecord(found, *about)
+
+    def bounds(self) -> np.ndarray:  # (2, 3) float64
+        """Minimum and maximum of the coordinates; warns if those of the header are others."""
+        found, header = super().bounds(), np.stack([self._header.mins, self._header.maxs])
+        if self.count and not bool((np.abs(found - header) <= 2 * self._header.scales).all()):
+            low, high = ([f"{x:.10g}" for x in row] for row in header)
+            said = f"its header promises a box from {low} to {high}, but its points are elsewhere"
+            warnings.warn(FileWarning(f"{self.path}: {said}"), stacklevel=2)
+        return found
 
 
 def _crs(header: LasHeader) -> str | None:

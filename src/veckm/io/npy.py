@@ -1,9 +1,11 @@
-"""NPY: coordinates (N, 3), or records with x, y and z. NPZ: named arrays, one is coordinates."""
+"""NPY: coordinates (N, 3) and more columns, or records with x, y and z. NPZ: named arrays, one of
+them the coordinates."""
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import warnings
 import zipfile
 from dataclasses import dataclass
@@ -14,43 +16,56 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from veckm.cloud import PointCloud, Template
-from veckm.io.records import AXES, RecordSource, RecordWriter, plan, to_cloud
+from veckm.io.records import AXES, RecordSource, RecordWriter, column_dtype, plan, to_cloud
 
 _LONGEST = 1 << 16  # bytes of a header
+_MOST_COLUMNS = 64
 _MOST_DEFLATED = 1032  # the largest ratio of compression that deflate reaches
+#: Archives that unpack to more bytes than this may do so by this factor at most: labels that are
+#: all the same compress a thousand times, points hardly at all.
+_HARMLESS, _MOST_UNPACKED = 1 << 28, 100
 
 
 @dataclass(frozen=True)
 class NpyTemplate(Template):
-    """The records of a .npy file; plain coordinates are records of x, y and z."""
+    """The records of a .npy file; those of a plain array are its columns."""
 
     dtype: np.dtype
+    plain: bool = False
 
 
-def source(path: Path) -> RecordSource:
-    """A .npy file with an (N, 3) array, or with records that have x, y and z, by range."""
+def source(path: Path, columns: tuple[str, ...] = ()) -> RecordSource:
+    """A .npy file with an (N, 3) array or a wider one, whose further columns are column_4 and so
+    on unless they are named, or with records that have x, y and z, by range."""
     with path.open("rb") as file:
         shape, fortran, dtype = _header(file)
         start = file.tell()
     if len(shape) == 1 and dtype.names:
         _check_records(dtype)
-        fortran = False
+        fortran, plain = False, False
+        if columns:
+            raise ValueError("its columns have names already; leave columns out")
     else:
-        _check_plain(shape, dtype)
-        dtype = np.dtype([(axis, dtype) for axis in AXES])
+        _check_plain(shape, dtype, most=_MOST_COLUMNS)
+        usual = (*AXES, *(f"column_{k}" for k in range(4, shape[1] + 1)))
+        if columns and len(columns) != shape[1]:
+            raise ValueError(f"it has {shape[1]} columns, but {len(columns)} names were given")
+        dtype, plain = column_dtype(columns or usual, dtype), True
     kind = FortranSource if fortran else RecordSource
-    return kind(path, dtype, start, shape[0], NpyTemplate(dtype))
+    found = kind(path, dtype, start, shape[0], NpyTemplate(dtype, plain))
+    found.columns = columns
+    return found
 
 
 class FortranSource(RecordSource):
-    """Coordinates in Fortran order: all x, all y, all z."""
+    """Columns in Fortran order: all x, all y, all z."""
 
     def _read(self, start: int, stop: int) -> PointCloud:
         found = np.empty(stop - start, self._dtype)
         kind = self._dtype["x"]
-        for column, axis in enumerate(AXES):
+        for column, name in enumerate(self.names):
             at = self._start + (column * self.count + start) * kind.itemsize
-            found[axis] = np.fromfile(self.path, kind, stop - start, offset=at)
+            found[name] = np.fromfile(self.path, kind, stop - start, offset=at)
         return to_cloud(found, self._template)
 
 
@@ -73,9 +88,9 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
-def _check_plain(shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Raise unless an array is (N, 3) of float32 or float64."""
-    if len(shape) != 2 or shape[1] != 3 or shape[0] < 0:
+def _check_plain(shape: tuple[int, ...], dtype: np.dtype, most: int = 3) -> None:
+    """Raise unless an array is (N, 3), or wider up to `most`, of float32 or float64."""
+    if len(shape) != 2 or not 3 <= shape[1] <= most or shape[0] < 0:
         hint = "; keep the coordinate columns only, a[:, :3]" if len(shape) == 2 else ""
         raise ValueError(f"it holds an array of shape {shape}, not (N, 3){hint}")
     if dtype.newbyteorder("=") not in (np.float32, np.float64):
@@ -97,10 +112,12 @@ def _check_records(dtype: np.dtype) -> None:
 
 def writer(file: IO[bytes], _path: Path, like: PointCloud, count: int) -> RecordWriter:
     """A writer of plain coordinates, or of records if there are fields."""
-    dtype = plan(like, like.source.dtype if isinstance(like.source, NpyTemplate) else None, {})
-    plain = dtype.names == AXES and len({dtype[axis] for axis in AXES}) == 1
+    template = like.source if isinstance(like.source, NpyTemplate) else None
+    dtype = plan(like, template.dtype if template else None, {})
+    names = template.dtype.names if template and template.plain else AXES
+    plain = dtype.names == names and len({dtype[name] for name in names or ()}) == 1
     described = npy_format.dtype_to_descr(dtype["x"] if plain else dtype)
-    shape = (count, 3) if plain else (count,)
+    shape = (count, len(dtype.names or ())) if plain else (count,)
     about = {"descr": described, "fortran_order": False, "shape": shape}
     npy_format.write_array_header_1_0(file, about)
     return RecordWriter(file, dtype)
@@ -124,6 +141,7 @@ def read_npz(path: Path) -> PointCloud:
         raise ValueError("it is not a .npz file, or it is cut short")
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
+        _check_size(entries, size)
         arrays = {e.filename.removesuffix(".npy"): _array(archive, e, size) for e in entries}
     order = tuple(arrays)
     name = order[0] if len(order) == 1 else "xyz"
@@ -141,6 +159,19 @@ def read_npz(path: Path) -> PointCloud:
     template = NpzTemplate(name, xyz.dtype, order, others, compressed)
     native = np.ascontiguousarray(xyz, xyz.dtype.newbyteorder("="))
     return PointCloud(native, fields=fields, source=template)
+
+
+def _check_size(entries: list[zipfile.ZipInfo], size: int) -> None:
+    """Raise before anything is unpacked that could fill the memory."""
+    total = sum(entry.file_size for entry in entries)
+    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if os.name == "posix" else 1e11
+    if total > max(_HARMLESS, _MOST_UNPACKED * size):
+        raise ValueError(
+            f"it has {size:,} bytes, but promises to unpack to {total:,}, more than "
+            f"{_MOST_UNPACKED} times as many; if you trust it, unpack it and use its .npy files"
+        )
+    if total > room:
+        raise ValueError(f"it unpacks to {total:,} bytes, more than this machine has memory")
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.ndarray:

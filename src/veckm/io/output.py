@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,8 +12,9 @@ import numpy as np
 
 from veckm.cloud import PointCloud
 from veckm.io.atomic import writing
+from veckm.io.crs import describe_crs
 from veckm.io.errors import FileError, guarded
-from veckm.io.formats import find, streams
+from veckm.io.formats import find, open_source, streams
 from veckm.io.las import LasTemplate
 from veckm.io.source import Source
 
@@ -67,6 +69,56 @@ def create_sink(
         first = PointCloud(like.bounds(), fields=fields, crs=first.crs, source=first.source)
     new = {name: np.zeros(len(first), dtype) for name, dtype in (extra or {}).items()}
     return _pieces(path, first.with_fields(**new), like.count)
+
+
+def check_writable(path: Path, like: PointCloud) -> None:
+    """Raise what :func:`write` would raise for a cloud with such fields, before it is computed."""
+    kind = find(path, write=True)
+    with guarded(path, f"written as {kind.name}"):
+        if kind.write is not None:
+            kind.write(io.BytesIO(), like)
+        elif kind.writer is not None:
+            kind.writer(io.BytesIO(), path, like, len(like))
+
+
+def check_missing(path: Path) -> None:
+    """Raise if the format has no room for points without coordinates."""
+    if find(path, write=True).extent:
+        raise FileError(
+            path, "LAS cannot hold points with NaN coordinates; write .ply, .pcd or .npz"
+        )
+
+
+def changes(path: Path, output: Path) -> list[str]:
+    """What is different in an output though nobody asked for it, a line each."""
+    was, now = _layout(path), _layout(output)
+    kind = find(output).name
+    if was and not now:
+        crs = was["crs"] and f" and no coordinate reference system ({was['crs']})"
+        return [f"{kind} has no scale ({was['scale']}){crs or ''}"]
+    if now and not was:
+        crs = now["crs"] or "no coordinate reference system"
+        return [
+            f"{find(path).name} has no scale: LAS {now['version']}, scale {now['scale']}, {crs}"
+        ]
+    out = [f"{name} {was[name]} became {now[name]}" for name in was if was[name] != now[name]]
+    if path.name.lower().endswith(".copc.laz") and kind == "LAS":
+        out.append("a plain LAZ: the octree of the COPC is not kept")
+    return out
+
+
+def _layout(path: Path) -> dict[str, str]:
+    """What a LAS file has beside its fields; nothing of other files."""
+    if not find(path).extent:
+        return {}
+    like = open_source(path).like()
+    assert isinstance(like.source, LasTemplate)
+    scales = dict.fromkeys(f"{scale:.6g}" for scale in like.source.header.scales)
+    return {
+        "version": str(like.source.header.version),
+        "scale": " ".join(scales),
+        "crs": describe_crs(like).name or "",
+    }
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from veckm.cloud import PointCloud, Template
 from veckm.io import records
+from veckm.io.errors import FileWarning
 from veckm.io.records import AXES, RecordWriter, check_room
 
 _NORMALS = ("normal_x", "normal_y", "normal_z")
@@ -46,13 +48,34 @@ def read(path: Path) -> PointCloud:
     if template.data == "ascii":
         lines = [line for line in body.split(b"\n") if line.strip()]
         check_room(points, len(lines))
+        _compare(path, "POINTS", points, len(lines))
         found = records.parse(lines[:points], dtype)
     elif template.data == "binary":
         check_room(points, len(body) // dtype.itemsize)
+        _compare(path, "POINTS", points, len(body) // dtype.itemsize)
         found = np.frombuffer(body, dtype, points)
     else:
         found = _decompress(body, points, dtype)
-    return records.to_cloud(found, template)
+    _compare(path, "WIDTH times HEIGHT", template.width * template.height, points)
+    return records.to_cloud(found, template, _viewpoint(template))
+
+
+def _compare(path: Path, what: str, promised: int, there: int) -> None:
+    if promised != there:
+        text = f"{path}: its header has {what} = {promised}, but it holds {there} points"
+        warnings.warn(FileWarning(text), stacklevel=3)
+
+
+def _viewpoint(template: PcdTemplate) -> np.ndarray | None:
+    """Where the sensor was. The zeros that most writers put there mean a camera at the origin only
+    in an organized cloud, which is the picture of one."""
+    words = next((line.split() for line in template.lines if line.startswith("VIEWPOINT")), [])
+    try:
+        place = np.array(words[1:4], np.float64)
+    except ValueError:
+        return None
+    known = len(place) == 3 and np.isfinite(place).all() and (place.any() or template.height > 1)
+    return place if known else None
 
 
 def _decompress(body: bytes, points: int, dtype: np.dtype) -> np.ndarray:

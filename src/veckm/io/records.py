@@ -82,7 +82,16 @@ def fill(cloud: PointCloud, dtype: np.dtype) -> np.ndarray:  # (N,)
     return records
 
 
-def to_cloud(records: np.ndarray, template: Template | None = None) -> PointCloud:
+def column_dtype(columns: Sequence[str], kind: np.dtype) -> np.dtype:
+    """Records of columns of one kind; raises unless x, y and z are among them, each name once."""
+    if not set(AXES) <= set(columns) or len(set(columns)) < len(columns):
+        raise ValueError(f"columns must be different names with x, y and z, got {[*columns]}")
+    return np.dtype([(name, kind) for name in columns])
+
+
+def to_cloud(
+    records: np.ndarray, template: Template | None = None, viewpoint: np.ndarray | None = None
+) -> PointCloud:
     """The cloud of records that have x, y and z."""
     names = records.dtype.names or ()
     for name in names:
@@ -101,7 +110,7 @@ def to_cloud(records: np.ndarray, template: Template | None = None) -> PointClou
         for name in names
         if name not in AXES and not name.startswith("\0")
     }
-    return PointCloud(pos, fields=fields, source=template)
+    return PointCloud(pos, fields=fields, source=template, viewpoint=viewpoint)
 
 
 def check_room(count: int, room: int) -> None:
@@ -112,6 +121,8 @@ def check_room(count: int, room: int) -> None:
 
 class RecordSource(Source):
     """Records at a fixed place of a file, by range."""
+
+    viewpoint: np.ndarray | None = None  # where the sensor was, if it is known
 
     def __init__(
         self, path: Path, dtype: np.dtype, start: int, count: int, template: Template | None = None
@@ -125,7 +136,12 @@ class RecordSource(Source):
         found = np.fromfile(self.path, self._dtype, stop - start, offset=at)
         if len(found) < stop - start:
             raise ValueError(f"it ended after {start + len(found)} points")
-        return to_cloud(found, self._template)
+        return to_cloud(found, self._template, self.viewpoint)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return self._dtype.names or ()
 
 
 class RecordWriter:

@@ -22,10 +22,12 @@ class Source(ABC):
     Attributes:
         path: the file.
         count: its number of points.
+        columns: the names that its columns were given, if it has none.
     """
 
     path: Path
     count: int
+    columns: tuple[str, ...] = ()
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> PointCloud:
@@ -63,7 +65,7 @@ class Source(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         from veckm.io.formats import open_source  # which imports this module
 
-        return open_source, (str(self.path),)
+        return open_source, (str(self.path), self.columns)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {self.count:,} points)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -10,7 +11,8 @@ from typing import IO
 import numpy as np
 
 from veckm.cloud import COLOR_NAMES, NORMAL_NAMES, PointCloud, Template
-from veckm.io.records import AXES, RecordWriter, parse, plan
+from veckm.io.errors import FileWarning
+from veckm.io.records import AXES, RecordWriter, column_dtype, parse, plan
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf(inity)?)", re.I)
 _INTEGER = re.compile(r"[+-]?\d{1,15}")
@@ -31,12 +33,12 @@ class TextTemplate(Template):
     counted: bool = False  # whether the number of points comes first, as in PTS
 
 
-def read(path: Path) -> PointCloud:
+def read(path: Path, columns: tuple[str, ...] = ()) -> PointCloud:
     """The points of a text file.
 
     Comments are kept; the last one before the points, or a line of words, may name the columns.
     Without names, three columns after the coordinates are normals if they have unit length, and
-    colors if they are integers up to 255.
+    colors if they are integers up to 255. `columns` names them all instead.
     """
     data = path.read_bytes()
     if b"\0" in data[:4096]:
@@ -48,21 +50,29 @@ def read(path: Path) -> PointCloud:
         raise ValueError("it has no points")
     if count is not None and count > len(body):
         raise ValueError(f"the header promises {count} points, but the file has {len(body)} lines")
+    if count is not None and count < len(body):
+        said = f"the header promises {count} points, but {len(body)} follow; all are read"
+        warnings.warn(FileWarning(f"{path}: {said}"), stacklevel=2)
     first = body[0].decode("latin-1") if body else "0 0 0"
     delimiter = _delimiter(first)
     words = _split(first)
     if len(words) < 3:
         raise ValueError(f"its lines have {len(words)} numbers, a point has three")
     table = parse(body, np.dtype([(f"c{k}", "f8") for k in range(len(words))]), delimiter)
-    columns = [table[name] for name in table.dtype.names or ()]
+    table_columns = [table[name] for name in table.dtype.names or ()]
     prefix, shown, kept = _find_names(head, len(words))
-    names = _axis_names(shown) if shown else (*AXES, *_guess(path, columns))
+    if columns and len(columns) != len(words):
+        raise ValueError(f"it has {len(words)} columns, but {len(columns)} names were given")
+    if columns:
+        names = column_dtype(columns, np.dtype("f8")).names or ()
+    else:
+        names = _axis_names(shown) if shown else (*AXES, *_guess(path, table_columns))
     fields = {
         name: _as_integers(column, word)
-        for name, column, word in zip(names, columns, words, strict=True)
+        for name, column, word in zip(names, table_columns, words, strict=True)
         if name not in AXES
     }
-    pos = np.stack([columns[names.index(axis)] for axis in AXES], axis=-1)
+    pos = np.stack([table_columns[names.index(axis)] for axis in AXES], axis=-1)
     template = TextTemplate(delimiter, tuple(kept), names, prefix, shown, count is not None)
     return PointCloud(pos, fields=fields, source=template)
 

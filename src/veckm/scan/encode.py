@@ -19,7 +19,7 @@ from veckm.io.errors import FileError
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
 from veckm.scan.spool import Arrays, Spool
-from veckm.scan.tiles import Region, halo_cells
+from veckm.scan.tiles import neighborhood
 from veckm.sizes import WindowName, make_window
 
 #: Bytes of the output that are in memory at a time.
@@ -105,14 +105,10 @@ class Encode(Operation):
     def tile(self, phase: str, spool: Spool, tile: int, stats: Any) -> Arrays:
         """Encode the points of a tile among those around it."""
         del phase, stats
-        cells, part = spool.cells(tile), spool.range(tile)
-        reach = np.full(cells.stop - cells.start, self.reach)
-        region = Region(spool, halo_cells(spool, tile, reach, limited=False)[0])
-        here = slice(*region.rows_at(np.array([part.start, part.stop])))
-        low, high = region.xyz[here].min(0), region.xyz[here].max(0)
-        x = region.xyz - (low + high) / 2
-        kept = (np.abs(x) <= (high - low) / 2 + self.reach).all(1)  # cells are whole, halos not
-        queries, pos = torch.from_numpy(x[here]), torch.from_numpy(x[kept])
+        own = spool.points(spool.range(tile))
+        middle = (own.min(0) + own.max(0)) / 2
+        pos = torch.from_numpy(neighborhood(spool, tile, self.reach) - middle)
+        queries = torch.from_numpy(own - middle)
         dtype = working_dtype(pos, self.detail / min(self.radius), self.eps)
         queries, pos = queries.to(dtype), pos.to(dtype)
         encoded = self.encoder()(pos, queries=queries, progress=False).to(torch.complex64)

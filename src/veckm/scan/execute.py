@@ -69,7 +69,8 @@ def executor(workers: int | None, scheduler: str | None) -> Iterator[Executor]:
             yield futures[future]
             future.release()
 
-    with dask.config.set({"distributed.scheduler.allowed-failures": _ALLOWED_FAILURES}):
+    settings = {"allowed-failures": _ALLOWED_FAILURES, "http.routes": []}  # no pages to look at
+    with dask.config.set({f"distributed.scheduler.{k}": v for k, v in settings.items()}):
         cluster: Any = nullcontext(scheduler)
         if scheduler is None:
             cluster = LocalCluster(
@@ -78,6 +79,7 @@ def executor(workers: int | None, scheduler: str | None) -> Iterator[Executor]:
                 processes=True,
                 memory_limit=0,  # Dask would kill a worker that needs more than it expects
                 dashboard_address="127.0.0.1:0",  # any free port; None would mean 8787
+                scheduler_kwargs={"dashboard": False},
             )
         with cluster as address:
             try:

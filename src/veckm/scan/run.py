@@ -11,8 +11,9 @@ from pathlib import Path
 
 from veckm.io.atomic import replace, writing
 from veckm.io.formats import open_source
+from veckm.io.output import check_missing
 from veckm.io.source import Source
-from veckm.progress import bar
+from veckm.progress import bar, passes
 from veckm.scan.execute import Job, executor
 from veckm.scan.operation import Advance, Operation
 from veckm.scan.resume import Changed, Stopped, fingerprint, work_folder
@@ -28,13 +29,14 @@ class Report:
     """What was done."""
 
     points: int
+    missing: int  # of them, without coordinates
     tiles: int
     resumed: int  # results of tiles, of all phases, that were kept from an earlier run
     seconds: float
 
 
 def run(
-    source: str | Path,
+    source: str | Path | Source,
     output: str | Path,
     operation: Operation,
     *,
@@ -56,7 +58,8 @@ def run(
     the half million points that are read at a time.
 
     Args:
-        source: LAS, LAZ, COPC, binary PLY or NPY.
+        source: LAS, LAZ, COPC, binary PLY, NPY or .bin; or such a file, opened by
+            `veckm.io.formats.open_source`.
         output: the file to write.
         operation: :class:`veckm.scan.Normals` or :class:`veckm.scan.Encode`.
         tile: points per tile at most. Larger tiles have relatively less halo.
@@ -76,26 +79,35 @@ def run(
             f"give a number of workers, at least 1, or a scheduler: got workers={workers!r} and "
             f"scheduler={scheduler!r}"
         )
-    path, target = Path(source).resolve(), Path(output).resolve()
-    opened = open_source(path)
+    target = Path(output).resolve()
+    opened = source if isinstance(source, Source) else open_source(Path(source).resolve())
+    path = opened.path
     _check(opened, target)
     operation.check(target)
     from veckm import __version__
 
     settings = {"veckm": __version__, "tile": tile, **operation.settings()}
+    if opened.columns:
+        settings["columns"] = list(opened.columns)
     mark = fingerprint(path)
     folder = target.with_name(target.name + ".parts")
 
     def show(label: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
         return bar(total, None if progress is False else label, unit="points", done=done)
 
-    with work_folder(folder, {"input": mark, "settings": settings}):
+    names = ("sort", *operation.phases, "write")
+    with (
+        work_folder(folder, {"input": mark, "settings": settings}),
+        passes(names, progress is not False),
+    ):
         try:
             with executor(workers, scheduler) as execute:
                 if not (folder / "layout.npz").exists():
                     with show("sort", 2 * opened.count) as advance:
                         fill(folder, opened, tile, advance)
                 spool = Spool(folder)
+                if spool.count < spool.total:
+                    check_missing(target)
                 if not (folder / "stats.json").exists():
                     stats = json.dumps(operation.global_stats(spool))
                     with writing(folder / "stats.json") as file:
@@ -121,11 +133,16 @@ def run(
             replace(part, target)
         except KeyboardInterrupt:
             raise Stopped(
-                f"stopped; finished tiles are kept in {folder}. Run the same command again to "
+                f"interrupted; finished tiles are kept in {folder}. Run the same command again to "
                 "resume, or remove that folder"
             ) from None
+        except OSError as error:
+            if error.errno and error.filename is None:
+                error.filename = str(folder)  # such as of a full disk
+            raise
     shutil.rmtree(folder)
-    return Report(spool.count, spool.tiles, resumed, time.perf_counter() - start)
+    spent = time.perf_counter() - start
+    return Report(spool.total, spool.total - spool.count, spool.tiles, resumed, spent)
 
 
 def _check(source: Source, target: Path) -> None:

@@ -43,6 +43,7 @@ class Spool:
             self.tile_cells = found["tile_cells"]  # (T + 1,) first cell of each tile
             self.offsets = found["offsets"]  # (C + 1,) first point of each cell
             self.boxes = found["boxes"]  # (2, C, 3) least and largest coordinates of each cell
+            self.total = int(found["total"])  # points of the input, also those without coordinates
         self.counts = np.diff(self.offsets)  # (C,) points of each cell
         self.starts = self.offsets[self.tile_cells]  # (T + 1,) first point of each tile
         self.count, self.tiles = int(self.offsets[-1]), len(self.tile_cells) - 1
@@ -105,19 +106,23 @@ class Spool:
     ) -> Iterator[Arrays]:
         """The `results` of all tiles, by ranges of `step` points of the input.
 
-        They are first distributed to a file per range, in an empty `folder`, so that nothing is
-        read or written at random, and a tile or a range is in memory at a time.
+        Points without coordinates have NaN. The results are first distributed to a file per range,
+        in an empty `folder`, so that nothing is read or written at random, and a tile or a range is
+        in memory at a time.
         """
-        stops = [part.stop for part in chunks_of(self.count, step)]
+        parts = chunks_of(self.total, step)
+        stops = [part.stop for part in parts]
         files = [folder / f"up-to-{stop}" for stop in stops]
+        for path in files:
+            path.touch()
         dtype: np.dtype = np.dtype([])
         for tile in range(self.tiles):  # no name keeps the results of a tile
             dtype = _distribute(results(tile), self.rows(self.range(tile)), files, stops)
-        for path in files:
+        for path, part in zip(files, parts, strict=True):
             records = np.fromfile(path, dtype)
             path.unlink()
-            order = np.argsort(records["row"], kind="stable")
-            yield {name: records[name][order] for name in (dtype.names or ())[1:]}
+            here, count = records["row"] - part.start, part.stop - part.start
+            yield {n: scatter(records[n], here, count) for n in (dtype.names or ())[1:]}
 
 
 def _distribute(
@@ -133,8 +138,16 @@ def _distribute(
             for name, values in {"row": rows, **results}.items():
                 records[name] = values[order[i:j]]
             with path.open("ab") as file:
-                records.tofile(file)
+                file.write(records.view(np.uint8).data)
     return dtype
+
+
+def scatter(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:  # (count, ...)
+    """An array with `values` at some rows, and NaN (zero among integers) at the others."""
+    fill = np.nan if values.dtype.kind in "fc" else 0
+    out: np.ndarray = np.full((count, *values.shape[1:]), fill, values.dtype)
+    out[rows] = values
+    return out
 
 
 def chunks_of(count: int, size: int | None = None) -> list[slice]:
@@ -149,24 +162,27 @@ def fill(folder: Path, source: Source, tile: int, advance: Callable[[int], objec
     unsorted, cells, parts = folder / "unsorted", folder / "cells", chunks_of(source.count)
     with unsorted.open("wb") as file:
         for part in parts:
-            xyz = _read_finite(source, part.start, part.stop)
-            sample.append(xyz[rng.random(len(xyz)) < share])
+            xyz = source.read_xyz(part.start, part.stop)
+            sample.append(xyz[(rng.random(len(xyz)) < share) & np.isfinite(xyz).all(1)])
             file.write(np.ascontiguousarray(xyz, np.float64).data)
             advance(len(xyz))
+    if not any(map(len, sample)):
+        raise ValueError(f"{source.path}: none of its points has finite coordinates")
     cuts = find_cuts(np.concatenate(sample), share, tile)
     counts = np.zeros(int(cuts.tiles[-1]), np.int64)
     with cells.open("wb") as file:
         for part in parts:
-            cell = cuts.cells_of(_read(unsorted, _POINT, part))
+            xyz = _read(unsorted, _POINT, part)
+            cell = np.where(np.isfinite(xyz).all(1), cuts.cells_of(xyz), -1)  # -1: in no cell
             file.write(cell.astype(_CELL).data)
-            counts += np.bincount(cell, minlength=len(counts))
+            counts += np.bincount(cell + 1, minlength=len(counts) + 1)[1:]
     offsets = np.append(0, np.cumsum(counts))
     boxes = np.full((2, len(counts), 3), [[[np.inf]], [[-np.inf]]])
     following = offsets[:-1].copy()  # (C,) where the next point of each cell goes
     with (folder / "points").open("wb") as points, (folder / "rows").open("wb") as rows:
         for part in parts:
             cell = _read(cells, _CELL, part)
-            order = np.argsort(cell, kind="stable")
+            order = np.argsort(cell, kind="stable")[np.count_nonzero(cell < 0) :]
             present, first = np.unique(cell[order], return_index=True)
             xyz, row = _read(unsorted, _POINT, part)[order], order + part.start
             for side, reduce in zip(boxes, (np.minimum, np.maximum), strict=True):
@@ -177,12 +193,12 @@ def fill(folder: Path, source: Source, tile: int, advance: Callable[[int], objec
                 rows.seek(following[c] * _ROW.itemsize)
                 rows.write(row[i:j].data)
                 following[c] += j - i
-            advance(len(xyz))
+            advance(len(cell))
         for file in (points, rows):
             file.flush()
             os.fsync(file.fileno())
     with writing(folder / "layout.npz") as layout:
-        np.savez(layout, tile_cells=cuts.tiles, offsets=offsets, boxes=boxes)
+        np.savez(layout, tile_cells=cuts.tiles, offsets=offsets, boxes=boxes, total=source.count)
     unsorted.unlink()
     cells.unlink()
     return Spool(folder)
@@ -195,14 +211,3 @@ def _read(path: Path, dtype: np.dtype, part: slice) -> np.ndarray:
     if len(found) < count:
         raise OSError(f"{path}: ends too early; remove {path.parent} and run again")
     return found
-
-
-def _read_finite(source: Source, start: int, stop: int) -> np.ndarray:  # (n, 3) float64
-    xyz = source.read_xyz(start, stop)
-    bad = np.flatnonzero(~np.isfinite(xyz).all(1))
-    if len(bad):
-        raise ValueError(
-            f"{source.path}: point {start + bad[0]} has NaN or infinite coordinates, as have "
-            f"{len(bad) - 1} more of points {start} to {stop}; drop such points first"
-        )
-    return xyz

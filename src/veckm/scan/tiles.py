@@ -38,6 +38,17 @@ class Region:
         return np.searchsorted(self.slot, slots)
 
 
+def neighborhood(spool: Spool, tile: int, reach: float) -> np.ndarray:  # (n, 3)
+    """The points within `reach` of the box of a tile, its own among them."""
+    cells, part = spool.cells(tile), spool.range(tile)
+    halo = np.full(cells.stop - cells.start, reach)
+    xyz = Region(spool, halo_cells(spool, tile, halo, limited=False)[0]).xyz
+    own = spool.points(part)
+    low, high = own.min(0) - reach, own.max(0) + reach
+    near: np.ndarray = xyz[((xyz >= low) & (xyz <= high)).all(1)]  # cells are whole, halos not
+    return near
+
+
 class Part(Protocol):
     """An operation on a region."""
 

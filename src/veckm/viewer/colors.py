@@ -8,19 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veckm.palette import Color
 from veckm.tasks.normals import Estimate
-
-#: What a cloud can be colored by, as the page labels it.
-LABELS: dict[Color, str] = {
-    "encoding": "encoding",
-    "normals": "normals",
-    "curvature": "curvature",
-    "confidence": "confidence of normals",
-    "height": "height",
-    "file": "the file's own colors",
-    "match": "similarity of matching points",
-}
 
 #: Viridis, from dark to light, at ten places.
 SEQUENTIAL = (
@@ -31,6 +19,14 @@ SEQUENTIAL = (
 DIVERGING = ((0, 114, 178), (122, 176, 208), (235, 235, 235), (226, 163, 119), (213, 94, 0))
 #: For three values at once.
 RED_GREEN_BLUE = ((220, 40, 40), (30, 160, 60), (50, 80, 230))
+GRAY = ((160, 160, 160),)
+#: For categories without an order: Okabe and Ito, and darker ones after them.
+CATEGORIES = (
+    (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0),
+    (200, 190, 40), (110, 110, 110), (90, 50, 140), (120, 70, 20), (20, 90, 60), (170, 30, 60),
+)  # fmt: skip
+#: Steps of a color map, and the values that its ends are estimated from.
+_STEPS, _SAMPLE = 1024, 200_000
 
 ColorMap = tuple[tuple[int, int, int], ...]
 
@@ -87,18 +83,27 @@ def map_colors(
     values: np.ndarray, low: float, high: float, colors: ColorMap = SEQUENTIAL
 ) -> np.ndarray:  # (...,) -> (..., 3) uint8
     """Colors of values between two ends; values beyond have the color of the end."""
-    share = (np.asarray(values, dtype=np.float64) - low) / (high - low or 1.0)
-    places = np.linspace(0, 1, len(colors))
-    stops = np.asarray(colors, dtype=np.float64)
-    channels = [np.interp(share, places, stops[:, channel]) for channel in range(3)]
-    return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
+    places, stops = np.linspace(0, 1, len(colors)), np.asarray(colors, dtype=np.float64)
+    steps = np.linspace(0, 1, _STEPS)
+    table = np.stack([np.interp(steps, places, stops[:, channel]) for channel in range(3)], axis=-1)
+    share = (np.asarray(values) - low) * ((_STEPS - 1) / (high - low or 1.0))
+    found: np.ndarray = np.rint(table).astype(np.uint8)[
+        np.nan_to_num(share).clip(0, _STEPS - 1).round().astype(np.int16)
+    ]
+    return found
 
 
-def by_range(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
+def by_range(
+    values: np.ndarray,  # (M,)
+    title: str,
+    note: str = "",
+    offset: float = 0.0,  # added to the values in the legend
+) -> Coloring:
     """Colors from the 2nd to the 98th percentile."""
-    low, high = np.percentile(values, [2, 98]).tolist()
+    some = values[:: max(1, len(values) // _SAMPLE)]
+    low, high = np.nanpercentile(some, [2, 98]).tolist() if not np.isnan(some).all() else (0.0, 1.0)
     for digits in range(3, 12):  # as many as it takes to tell the ends apart
-        labels = f"{low:.{digits}g}", f"{high:.{digits}g}"
+        labels = f"{low + offset:.{digits}g}", f"{high + offset:.{digits}g}"
         if labels[0] != labels[1]:
             break
     return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note))
@@ -111,13 +116,17 @@ def by_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M
     return Coloring(map_colors(values, -end, end, DIVERGING), legend)
 
 
-def by_similarity(values: np.ndarray, title: str) -> Coloring:  # (M,)
+def by_similarity(
+    values: np.ndarray,  # (M,)
+    title: str,
+    note: str = "Proposition 2; no unit",
+) -> Coloring:
     """Colors of similarities, from 0 to 1."""
-    legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, "Proposition 2; no unit")
+    legend = Legend(title, ("0", "1: equal"), SEQUENTIAL, note)
     return Coloring(map_colors(values, 0.0, 1.0), legend)
 
 
-def by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
+def by_surface(surface: Estimate, color: str, note: str) -> Coloring:
     """By normals, curvature or confidence; the note tells where the normals come from."""
     if color == "normals":
         rgb = np.rint((surface.normal.numpy() * 0.5 + 0.5) * 255).clip(0, 255).astype(np.uint8)
@@ -129,16 +138,3 @@ def by_surface(surface: Estimate, color: Color, note: str) -> Coloring:
         return by_signed(values, "Mean curvature, 1 / the file's unit", note)
     error, note = surface.error.nan_to_num().float().numpy(), "yellow is least certain"
     return by_range(error, "Expected error of normals, degrees", note)
-
-
-def by_file(colors: np.ndarray) -> Coloring:  # (M, 3) in bytes, 16 bits, or from 0 to 1
-    """The colors of a file, whatever range it stores them in."""
-    values = np.asarray(colors, dtype=np.float64)
-    top = float(values.max(initial=0.0))
-    if colors.dtype.kind == "f" and top <= 1.0:
-        values = values * 255
-    elif top > 255:
-        values = values / 257
-    labels, gray = ("red, green and blue as stored",), ((160, 160, 160),)
-    rgb = np.rint(values.clip(0, 255)).astype(np.uint8)
-    return Coloring(rgb, Legend("The file's own colors", labels, gray))

@@ -27,6 +27,8 @@ from veckm.viewer.display import DisplayCloud
 _EPS = 0.03
 #: Encodings are kept up to this many bytes; above it they are computed again when needed.
 _CACHE_BYTES = 1_000_000_000
+#: Points that the radius is suggested from, and points within it.
+_DENSITY, _NEIGHBORS = 200_000, 200
 #: Points of a chunk, where encodings are not kept.
 _CHUNK = 100_000
 #: Encodings that the principal components are computed from, and rows at a time.
@@ -52,7 +54,13 @@ class Settings:
     @classmethod
     def suggested(cls, display: DisplayCloud) -> Settings:
         """A radius with so many neighbors that colors show the surface, not its samples."""
-        return cls(float(f"{suggest_radius(display.pos, neighbors=200):.3g}"))
+        step = -(-len(display.pos) // _DENSITY)  # a part of the points has as few neighbors
+        neighbors = max(_NEIGHBORS // step, 4)
+        try:
+            found = suggest_radius(display.pos[::step], neighbors=neighbors)
+        except ValueError:  # half of the points coincide with so many others
+            found = display.size / 20
+        return cls(float(f"{found:.3g}"))
 
 
 class Encodings:

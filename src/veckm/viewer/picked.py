@@ -1,12 +1,16 @@
-"""The picked point: its numbers, and its neighborhood beside what its encoding holds of it."""
+"""The picked point: its fields, and its neighborhood beside what its encoding holds of it."""
 
 from __future__ import annotations
+
+from html import escape
 
 import numpy as np
 
 from veckm.cross_section import Cut, cut
 from veckm.viewer.colors import SEQUENTIAL, map_colors, small_html
+from veckm.viewer.display import DisplayCloud
 from veckm.viewer.encodings import Encodings
+from veckm.viewer.fields import class_name
 
 #: Cells of the density along a side; pixels of each image, and of the gap between them.
 _CELLS, _PIXELS, _GAP = 60, 180, 8
@@ -55,19 +59,42 @@ def caption(section: Cut) -> str:
     )
 
 
-def describe_point(encodings: Encodings, row: int, neighbors: int) -> str:
-    """Place, neighbors and first numbers of the encoding of a displayed point, as HTML."""
-    encoding, display = encodings.row(row), encodings.display
-    xyz = encodings.at[row].double().numpy() + display.center
-    size, largest = float(encoding.abs().square().mean()), float(encoding.abs().max())
+def describe_fields(display: DisplayCloud, row: int) -> str:
+    """Place and all fields of a displayed point, as HTML."""
+    cloud, at = display.cloud, int(display.rows[row])
+    xyz = cloud.pos[at].astype(np.float64) + cloud.origin
     lines = [
-        f"point {int(display.rows[row]):,} at ({', '.join(f'{value:.9g}' for value in xyz)})",
-        f"{neighbors:,} points within the radius",
-        f"D = {len(encoding)}, mean |g|² = {size:.3f}, largest |g| = {largest:.3f}",
+        f"<b>{escape(display.name)}</b>, point {display.number(row):,}",
+        f"({', '.join(f'{value:.10g}' for value in xyz)})",
     ]
+    for name, values in cloud.fields.items():
+        found = values[at]
+        if found.ndim:
+            text = ", ".join(f"{value:.7g}" for value in found.tolist())
+        else:
+            meaning = class_name(name, found.item())
+            text = f"{found.item():.10g} {meaning}" if found.dtype.kind in "iufb" else str(found)
+        lines.append(f"{escape(name)}: {escape(text)}")
+    return _rows(lines)
+
+
+def describe_encoding(encodings: Encodings, row: int, neighbors: int) -> str:
+    """Neighbors of a displayed point and first numbers of its encoding, as HTML."""
+    encoding = encodings.row(row)
+    size, largest = float(encoding.abs().square().mean()), float(encoding.abs().max())
     numbers = [
         f"g<sub>{k}</sub> = {g.real:+.3f} {g.imag:+.3f} i, |g| = {abs(g):.3f}"
         for k, g in enumerate(encoding[:_LISTED].tolist(), 1)
     ]
-    body = "".join(f"<div>{line}</div>" for line in [*lines, *numbers])
+    return _rows(
+        [
+            f"{neighbors:,} points within the radius",
+            f"D = {len(encoding)}, mean |g|² = {size:.3f}, largest |g| = {largest:.3f}",
+            *numbers,
+        ]
+    )
+
+
+def _rows(lines: list[str]) -> str:
+    body = "".join(f"<div>{line}</div>" for line in lines)
     return small_html(f'<div style="font-variant-numeric:tabular-nums">{body}</div>')

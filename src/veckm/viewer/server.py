@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import ipaddress
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import viser
+import websockets.asyncio.server
 
 from veckm.io.atomic import writing
 from veckm.viewer.colors import Legend
@@ -29,13 +34,65 @@ def serve(host: str = "127.0.0.1", port: int = 8080) -> Iterator[viser.ViserServ
         OSError: if the port is busy or the address is not one of this machine's.
     """
     check_free(host, port)
-    with redirect_stdout(io.StringIO()):  # viser prints the address; that is up to the caller
+    # viser prints the address; that is up to the caller.
+    with redirect_stdout(io.StringIO()), _refusing_other_sites(host):
         server = viser.ViserServer(host=host, port=port, verbose=False)
     try:
         yield server
     finally:
         with redirect_stdout(io.StringIO()):
             server.stop()
+
+
+def is_own_page(origin: str | None, asked: str | None, host: str) -> bool:
+    """Whether a request comes from the page itself, or from no page at all.
+
+    A browser names the page that asks (Origin) and the server that it asks (Host). They must be
+    the same, and must not be a name that somebody else can point at this machine.
+
+    Args:
+        origin, asked: the two headers.
+        host: the address that the server listens at.
+    """
+    if origin is None:  # not a browser: a page cannot leave it out
+        return True
+    if urlsplit(origin).netloc != asked:
+        return False
+    name = urlsplit(origin).hostname or ""
+    if name in {"localhost", host, socket.gethostname(), socket.getfqdn()}:
+        return True
+    try:
+        number = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return number.is_loopback or host in ("0.0.0.0", "::", "")
+
+
+@contextmanager
+def _refusing_other_sites(host: str) -> Iterator[None]:
+    """Servers that viser starts in this block refuse other sites, for which it has no option."""
+    library, begun = websockets.asyncio.server, []
+    serve = library.serve
+
+    def serve_own(*args: Any, process_request: Any, **more: Any) -> Any:
+        begun.append(True)
+
+        def check(connection: Any, request: Any) -> Any:
+            headers = request.headers
+            own = is_own_page(headers.get("Origin"), headers.get("Host"), host)
+            if own:
+                return process_request(connection, request)
+            return connection.respond(HTTPStatus.FORBIDDEN, "only its own page may connect\n")
+
+        return serve(*args, process_request=check, **more)
+
+    library.serve = serve_own  # type: ignore[assignment, misc]
+    try:
+        yield
+    finally:
+        library.serve = serve  # type: ignore[misc]
+    if not begun:
+        raise RuntimeError(f"viser {viser.__version__} serves in another way; install viser 1.1")
 
 
 def address(server: viser.ViserServer) -> str:
