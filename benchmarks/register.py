@@ -3,11 +3,14 @@
     python -m benchmarks.register --data FOLDER                      everything
     python -m benchmarks.register --data FOLDER --pairs 3dmatch      names that contain a word
     python -m benchmarks.register --data FOLDER --parts pair memory
+    python -m benchmarks.register --data FOLDER --methods none      ours alone
+    python -m benchmarks.register --data FOLDER --meshes FOLDER     shapes for the confidence
 
 The folder has pairs as .npz: `source`, `target`, and `T`, which moves the source into the target.
 Every source is turned at random, by a seed made from the name of its file. Methods of others run at
 our voxel size and at twice that, for they do not choose one; they are left out where they are not
-installed. Runs are merged case by case: the page shows the last that measured a case.
+installed. Runs are merged case by case and method by method: the page shows the last that
+measured it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import tyro
 
 import veckm
 from benchmarks.harness import log, metadata, seconds
-from benchmarks.register_parts import peak, peers
+from benchmarks.register_parts import peak, peers, solvers, views
 from benchmarks.register_parts.page import COARSER, page
 from benchmarks.register_parts.pairs import Pair, pairs, right_matches
 from veckm.data import shapes
@@ -35,7 +38,7 @@ from veckm.tasks.registration.surface import Surface
 ROOT = Path(__file__).resolve().parents[1]
 _RADIUS = 0.1
 
-Part = Literal["pair", "others", "speed", "memory"]
+Part = Literal["pair", "solvers", "others", "speed", "memory"]
 Row = dict[str, Any]
 
 
@@ -47,7 +50,11 @@ class Options:
     """Folder of pairs."""
     pairs: tuple[str, ...] = ()
     """Only pairs whose names contain one of these."""
-    parts: tuple[Part, ...] = ("pair", "others", "speed", "memory")
+    meshes: Path | None = None
+    """Folder of meshes: views of two of them must not be aligned."""
+    methods: tuple[str, ...] = ()
+    """Only methods of others whose names contain one of these."""
+    parts: tuple[Part, ...] = ("pair", "solvers", "others", "speed", "memory")
     """What to measure."""
     points: int = 100_000
     """Points of the cloud whose descriptors are timed."""
@@ -64,14 +71,20 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, found
 
 
-def align(pair: Pair) -> Row:
+def align(pair: Pair, only: tuple[str, ...]) -> Row:
     """All methods on one pair, and right matches at the same keypoints."""
+    wanted = {
+        name: method
+        for name, method in peers.methods().items()
+        if not only or any(word in name for word in only)
+    }
     spent, found = timed(lambda: peers.ours(pair.source, pair.target))
     T = found.transform.numpy()
     rows = {peers.OURS: _judged(pair, T, spent)}
-    rows[peers.OURS] |= {"confidence": found.confidence, "overlap": found.overlap}
+    rows[peers.OURS] |= {"claimed": found.aligned, "confidence": found.confidence}
+    rows[peers.OURS] |= {"overlap": found.overlap, "matches": len(found.matches)}
     rows[peers.OURS] |= {"parts": found.seconds, "inliers": int(found.inliers.sum())}
-    for name, method in peers.methods().items():
+    for name, method in wanted.items():
         for k in COARSER:
             voxel = k * found.voxel
             call = _bound(method, pair, voxel)
@@ -79,7 +92,7 @@ def align(pair: Pair) -> Row:
             rows[f"{name}, {k} voxels"] = _judged(pair, T, spent)
     p, q = (Surface.of(x, found.voxel) for x in (pair.source, pair.target))
     matches = {"veckm": peers.our_matches(p, q)}
-    if peers.RANSAC in peers.methods():
+    if peers.RANSAC in wanted:
         matches["FPFH"] = peers.fpfh_matches(p, q)
     shares = {
         name: right_matches(p.pos, q.pos, rows, pair.truth, found.voxel)
@@ -97,8 +110,9 @@ def _judged(pair: Pair, T: np.ndarray, spent: float) -> Row:
     return {"right": pair.right(T), "degrees": degrees, "rmse": rmse, "seconds": spent}
 
 
-def different(options: Options) -> Iterator[tuple[str, Pair, Pair]]:
-    """Pairs of clouds of different shapes: one view of each object, a room, a street."""
+def different(options: Options) -> Iterator[tuple[str, Pair]]:
+    """Pairs of clouds of different shapes, scaled to one size: one view of each object, a room and
+    a street; and views of meshes, all pairs of them."""
     kept: dict[str, Pair] = {}
     for pair in pairs(options.data, options.pairs):
         kind, shape, *_ = pair.name.split("_")
@@ -106,21 +120,28 @@ def different(options: Options) -> Iterator[tuple[str, Pair, Pair]]:
         kept.setdefault(label, pair)
     for a, b in itertools.combinations(kept, 2):
         if a.rpartition("_")[2] != b.rpartition("_")[2]:  # not one object with different noise
-            yield f"{a} / {b}", kept[a], kept[b]
+            x, y = (p.target / np.linalg.norm(np.ptp(p.target, 0)) for p in (kept[a], kept[b]))
+            yield "real", Pair(f"{a} / {b}", "different", x, y, np.eye(4))
+    if options.meshes is not None:
+        for pair in views.different(views.meshes(options.meshes)):
+            yield "meshes", pair
 
 
 def measure(options: Options) -> Iterator[Row]:
     """All rows, part by part."""
     if "pair" in options.parts:
         for pair in pairs(options.data, options.pairs):
-            yield {"part": "pair", "name": pair.name, **align(pair)}
+            yield {"part": "pair", "name": pair.name, **align(pair, options.methods)}
+    if "solvers" in options.parts:
+        for pair in pairs(options.data, options.pairs):
+            yield {"part": "solvers", "name": pair.name, **solvers.compare(pair)}
     if "others" in options.parts:
-        for name, a, b in different(options):
-            x, y = (p.target / np.linalg.norm(np.ptp(p.target, 0)) for p in (a, b))
-            found = peers.ours(x, y)
-            rest = {"claimed": found.aligned, "confidence": found.confidence}
+        for kind, pair in different(options):
+            found = peers.ours(pair.source, pair.target)
+            rest = {"kind": kind, "claimed": found.aligned, "confidence": found.confidence}
             rest |= {"inliers": int(found.inliers.sum()), "matches": len(found.matches)}
-            yield {"part": "others", "name": name, **rest}
+            rest |= {"overlap": found.overlap, "note": found.note}
+            yield {"part": "others", "name": pair.name, **rest}
     if "speed" in options.parts and peers.RANSAC in peers.methods():
         yield {"part": "speed", "name": f"{options.points}", **speed(options.points)}
     if "memory" in options.parts:

@@ -22,13 +22,24 @@ _RECALL = {
     "3DMatch": 1.0,
     "LiDAR": 1.0,
 }
+#: Pairs of clouds of different shapes, and the confidence from which an alignment is claimed.
+_DIFFERENT = {"real": "clouds of different places", "meshes": "views of different meshes"}
+_SURE = 0.5
 #: At how many of our voxels the methods of others ran: their best counts.
 COARSER = (1, 2)
 
 
 def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result with each row from the last run that has it."""
-    rows = {(row["part"], row["name"]): row for run in runs for row in run["rows"]}
+    """One result with each row, and each method in it, from the last run that has it."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        for row in run["rows"]:
+            key = row["part"], row["name"]
+            before = rows.get(key, {})
+            rows[key] = {**before, **row}
+            for part in ("methods", "matches"):
+                if part in row:
+                    rows[key][part] = {**before.get(part, {}), **row[part]}
     return {"meta": runs[-1]["meta"], "rows": list(rows.values())}
 
 
@@ -40,11 +51,19 @@ def page(results: dict[str, Any]) -> str:
         f"torch {m['torch']}.\n",
         tables.claims(_claims(rows)),
     ]
-    of = {part: [r for r in rows if r["part"] == part] for part in ("pair", "others", "speed")}
-    if of["pair"]:
-        out += ["\n### Recall\n", _recall(of["pair"])]
-        out += ["\n### Right nearest matches in the overlap\n", _matches(of["pair"])]
+    pair, compared, others = (_part(rows, part) for part in ("pair", "solvers", "others"))
+    if pair:
+        out += ["\n### Recall\n", _recall(pair)]
+        out += ["\n### Right nearest matches in the overlap\n", _matches(pair)]
+        out += ["\n### Which alignments are claimed\n", _claimed(pair, others)]
+    for kind, title in (("solvers", "Solvers, the same matches"), ("refinements", "Refinements")):
+        if compared:
+            out += [f"\n### {title}\n", _compared(compared, kind)]
     return "\n".join(out).rstrip() + "\n"
+
+
+def _part(rows: Rows, part: str) -> Rows:
+    return [row for row in rows if row["part"] == part]
 
 
 def _sets(rows: Rows) -> Iterator[tuple[str, Rows]]:
@@ -82,13 +101,47 @@ def _matches(rows: Rows) -> str:
     return tables.table(["descriptor", *(name for name, _ in _sets(rows))], lines)
 
 
+def _claimed(pair: Rows, others: Rows) -> str:
+    """Right and wrong alignments, and whether each was claimed."""
+    lines = []
+    for name, here in _sets(pair):
+        mine = [row["methods"][OURS] for row in here]
+        counts = [
+            sum(m["right"] is right and m["confidence"] >= _SURE for m in mine)
+            for right in (True, False)
+        ]
+        total = [sum(m["right"] is right for m in mine) for right in (True, False)]
+        lines.append([name, *(f"{c} of {t}" for c, t in zip(counts, total, strict=True))])
+    for kind, title in _DIFFERENT.items():
+        here = [row for row in others if row.get("kind") == kind]
+        if here:
+            claimed = sum(row["claimed"] for row in here)
+            lines.append([title, "", f"{claimed} of {len(here)}"])
+    return tables.table(["", "right ones claimed", "wrong ones claimed"], lines)
+
+
+def _compared(rows: Rows, kind: str) -> str:
+    """Right pairs, median distance from the true positions in voxels, and median time."""
+    lines = []
+    for name in rows[0][kind]:
+        line = [name]
+        for _, here in _sets(rows):
+            ran = [(row[kind][name], row["voxel"]) for row in here if name in row[kind]]
+            good = sum(r["right"] for r, _ in ran)
+            off = statistics.median(r["rmse"] / voxel for r, voxel in ran)
+            spent = statistics.median(r["seconds"] for r, _ in ran)
+            line.append(f"{good} of {len(ran)}, {off:.2f}, {seconds(spent)}")
+        lines.append(line)
+    return tables.table(["", *(name for name, _ in _sets(rows))], lines)
+
+
 def _share(rows: Rows, kind: str) -> float:
     found = [row["matches"][kind] for row in rows if kind in row["matches"]]
     return statistics.mean(found) if found else math.nan
 
 
 def _claims(rows: Rows) -> Iterator[Claim]:
-    pair = [row for row in rows if row["part"] == "pair"]
+    pair = _part(rows, "pair")
     for name, here in _sets(pair):
         good = sum(row["methods"][OURS]["right"] for row in here)
         target, recall = _RECALL[name], good / len(here)
@@ -102,12 +155,13 @@ def _claims(rows: Rows) -> Iterator[Claim]:
         if math.isfinite(ratio):
             yield Claim.at_least(f"right matches / those of FPFH, {text}", ratio, target)
     yield from _time_claims(pair)
-    others = [row for row in rows if row["part"] == "others"]
-    if others:
-        refused = sum(not row["claimed"] for row in others)
-        measured = f"{refused} of {len(others)}"
-        text = "no alignment claimed, different shapes"
-        yield Claim(text, "≥ 95 %", measured, refused >= 0.95 * len(others))
+    for kind, title in _DIFFERENT.items():
+        others = [row for row in _part(rows, "others") if row.get("kind") == kind]
+        if others:
+            refused = sum(not row["claimed"] for row in others)
+            measured = f"{refused} of {len(others)}"
+            text = f"no alignment claimed, {title}"
+            yield Claim(text, "≥ 95 %", measured, refused >= 0.95 * len(others))
     for row in rows:
         if row["part"] == "speed":
             ratio = statistics.median(row["fpfh"]) / statistics.median(row["veckm"])

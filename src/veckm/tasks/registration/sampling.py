@@ -6,6 +6,8 @@ import numpy as np
 
 #: Points that the size is found on, and steps that find it.
 _SAMPLE, _STEPS = 100_000, 12
+#: Shares of the most voxels that are near enough, and that are aimed at.
+_NEAR, _AIM = 0.97, 0.985
 
 
 def voxel_size(clouds: list[np.ndarray], voxels: int) -> float:
@@ -18,10 +20,12 @@ def voxel_size(clouds: list[np.ndarray], voxels: int) -> float:
     for _ in range(_STEPS):  # the number of voxels of a surface falls with the square of the edge
         counts = np.array([len(np.unique(_keys(x, edge))) for x in some])
         excess = float((counts / most).max())
+        if _NEAR < excess <= 1:
+            return float(edge)
         low, high = (edge, high) if excess > 1 else (low, edge)
-        step = edge * excess**0.5
-        edge = step if low < step < high else (low + min(high, 2 * low)) / 2
-    return high if np.isfinite(high) else edge
+        step = edge * (excess / _AIM) ** 0.5
+        edge = step if low < step < high else (low + min(high, 3 * edge)) / 2
+    return float(high) if np.isfinite(high) else edge
 
 
 def downsample(x: np.ndarray, voxel: float) -> np.ndarray:  # (N, 3) -> (n, 3)

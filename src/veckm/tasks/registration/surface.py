@@ -36,7 +36,8 @@ class Surface:
     def of(cls, x: np.ndarray, voxel: float) -> Surface:  # (N, 3)
         """The cloud at this resolution."""
         pos = downsample(x, voxel)
-        around = moments(torch.from_numpy(pos).float(), radius=_WINDOW * voxel, eps=1e-2)
+        here = torch.from_numpy(pos).float()
+        around = moments(here, radius=_WINDOW * voxel, engine="neighbors", eps=1e-2)
         normal = torch.linalg.eigh(around.covariance.double())[1][..., 0].numpy()
         hollow = (normal * around.mean.double().numpy()).sum(1) > 0
         return cls(pos, np.where(hollow[:, None], -normal, normal), voxel)
