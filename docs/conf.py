@@ -1,8 +1,13 @@
 """Sphinx: build with `sphinx-build -W docs docs/_build/html`. Needs no network."""
 
+import html
 import re
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
+
+from docutils import nodes
+from docutils.utils.math import latex2mathml
 
 _project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 
@@ -13,11 +18,13 @@ version = release = _project["version"]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
 ]
 exclude_patterns = ["_build", "_generated"]  # _generated is included by the pages that want it
 html_theme = "furo"
+html_math_renderer = "mathml"  # see below: formulas need no script and no network
+html_static_path = ["_static"]
+html_css_files = ["math.css"]
 html_title = f"veckm {version}"
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
@@ -45,6 +52,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"veckm\.planning\.Scales"),  # in the signature of a class that `veckm.plan` makes
 ]
 
+ElementTree.register_namespace("", "http://www.w3.org/1998/Math/MathML")
 _COLON = "\N{RATIO}"  # stands in for ":" while napoleon looks
 _SECTION = re.compile(r"[A-Z]\w*( \w+)?:$")
 
@@ -82,7 +90,36 @@ def restore_colons(app, what, name, obj, options, lines):  # noqa: ARG001
     lines[:] = [line.replace(_COLON, ":") for line in lines]
 
 
+def mathml(formula, as_block):
+    """MathML, with bars as browsers draw them: over the whole term and clear of the letter."""
+    text = latex2mathml.tex2mathml(formula, as_block=as_block)
+    text = re.sub(r"&(?!lt;|gt;|amp;)\w+;", lambda found: html.unescape(found[0]), text)
+    root = ElementTree.fromstring(text)
+    for over in root.findall(".//{*}mover"):
+        mark = over[-1]
+        if mark.text == "_":
+            over.remove(mark)
+            over.tag = over.tag.replace("mover", "mrow")
+            over.attrib = {"style": "border-top: 1px solid; padding-top: 0.1em"}
+        elif mark.text == "\N{MODIFIER LETTER MACRON}":
+            over.attrib = {}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def inline_formula(translator, node):
+    """A formula in a line, as MathML, which browsers draw by themselves."""
+    translator.body.append(mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def displayed_formula(translator, node):
+    """A formula in a paragraph of its own."""
+    translator.body.append(f'<div class="math">{mathml(node.astext(), as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
 def setup(app):
-    """Before and after napoleon, which has priority 500."""
+    """The formulas; and docstrings before and after napoleon, which has priority 500."""
+    app.add_html_math_renderer("mathml", (inline_formula, None), (displayed_formula, None))
     app.connect("autodoc-process-docstring", plain_maths, priority=400)
     app.connect("autodoc-process-docstring", restore_colons, priority=600)

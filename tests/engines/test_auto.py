@@ -91,3 +91,13 @@ def test_auto_works_in_many_dimensions(in_dim: int, n: int, generator: Generator
 def test_names_are_distinct_and_the_definition_comes_first() -> None:
     names = [engine.name for engine in ENGINES]
     assert names == ["dense", "neighbors", "random", "grid"]
+
+
+def test_neighbors_take_over_from_a_grid_that_turns_out_too_large(
+    monkeypatch: pytest.MonkeyPatch, generator: Generator
+) -> None:
+    made = geometry("gaussian", generator, 30_000, 20.0)
+    assert choose(made, columns=16)[0].name == "grid"
+    monkeypatch.setattr(grid, "_MAX_BYTES", 0)
+    monkeypatch.setattr(grid, "_MAX_TIMES_RESULT", 0.0)
+    assert choose(made, columns=16)[0].name == "neighbors"  # not dense, of N^2 cost

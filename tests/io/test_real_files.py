@@ -12,7 +12,7 @@ from drawn import equal, same
 from veckm.cloud import PointCloud
 from veckm.io import open_source, read, write
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.filterwarnings("ignore::veckm.io.FileWarning")]
 
 #: Points of the files, as other readers count them.
 FILES = {

@@ -118,6 +118,16 @@ def test_a_flat_piece_is_turned_up(generator: Generator) -> None:
         assert torch.equal(orient(flat, shuffled(normal, generator)), normal)
 
 
+def test_ground_that_a_sensor_sees_at_a_grazing_angle_is_turned_up() -> None:
+    pos = torch.tensor([[60.0, 0.0, 0.0], [60.0, 0.0, 0.0], [60.0, 0.0, 4.0]])
+    normal = torch.tensor([[-0.1, 0.0, -1.0], [0.99, 0.0, 0.1], [0.1, 0.0, 1.0]])  # a bit wrong
+    normal = torch.nn.functional.normalize(normal, dim=1)
+    found = orient(pos, normal, "viewpoint", viewpoint=(0.0, 0.0, 1.7))
+    assert found[0, 2] > 0  # not down, though that is the side of the sensor
+    assert found[1, 0] < 0  # a wall
+    assert found[2, 2] < 0  # above the sensor, as a ceiling is
+
+
 def test_towards_a_viewpoint(generator: Generator) -> None:
     shape = shapes.sphere(1000)
     normal = shuffled(normals(shape), generator)

@@ -111,14 +111,18 @@ def noted() -> Iterator[list[str]]:
     """Collect notes, and what readers warn about."""
     _notes.append([])
     try:
-        with warnings.catch_warnings(record=True) as log:
+        with warnings.catch_warnings():
             warnings.simplefilter("always", FileWarning)
+            shown = warnings.showwarning
+
+            def collect(message: Any, category: Any, *rest: Any, **more: Any) -> None:
+                if issubclass(category, FileWarning):
+                    note(str(message))
+                else:
+                    shown(message, category, *rest, **more)
+
+            warnings.showwarning = collect
             yield _notes[-1]
-        for each in log:
-            if issubclass(each.category, FileWarning):
-                note(str(each.message))
-            else:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     finally:
         _notes.pop()
 

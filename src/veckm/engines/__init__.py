@@ -42,18 +42,21 @@ def choose(
         engine = find(name, geometry.window)
         proposal = engine.propose(geometry, columns)
         return engine, proposal.seconds, proposal.plan()
-    for engine, proposal in proposals(geometry, columns):
-        try:
-            return engine, proposal.seconds, proposal.plan()
-        except GridTooLarge:
-            continue
-    raise AssertionError("dense refuses nothing")
+    engine, proposal = proposals(geometry, columns)[0]
+    try:
+        return engine, proposal.seconds, proposal.plan()
+    except GridTooLarge:  # among all others, also those that were not asked beside it
+        engine, proposal = proposals(geometry, columns, without=(engine,))[0]
+        return engine, proposal.seconds, proposal.plan()
 
 
-def proposals(geometry: Geometry, columns: int) -> list[tuple[Engine, Proposal]]:
+def proposals(
+    geometry: Geometry, columns: int, without: tuple[Engine, ...] = ()
+) -> list[tuple[Engine, Proposal]]:
     """The engines that keep eps with what they expect to cost, cheapest first."""
     overhead = Engine.rates(geometry).call  # what a proposal costs: others must win by more
     able = [e for e in ENGINES if e.meets_eps and isinstance(geometry.window, e.windows)]
+    able = [e for e in able if e not in without]
     able.sort(key=lambda engine: engine.least(geometry, columns))
     found: list[tuple[Engine, Proposal]] = []
     for engine in able:

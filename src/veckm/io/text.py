@@ -169,27 +169,34 @@ def writer(file: IO[bytes], path: Path, like: PointCloud, count: int) -> RecordW
         if set(name) & set(",;\t\n\r\"' ") or not name or not name.isprintable():
             raise ValueError(f"a column cannot be named {name!r}; rename it")
     suffix = path.suffix.lower()
-    template = like.source if isinstance(like.source, TextTemplate) else _new(suffix, like)
+    template = like.source if isinstance(like.source, TextTemplate) else _new(suffix)
     dtype = plan(like, np.dtype([(name, "f8") for name in template.names]))
     delimiter, head = template.delimiter or " ", list(template.head)
-    if template.prefix is not None:
+    prefix = template.prefix
+    if prefix is None and suffix != ".pts" and not _guessed(dtype.names or (), template.names):
+        prefix = "# "  # or nobody could tell what the new columns are
+    if prefix is not None:
         had = dict(zip(template.names, template.shown, strict=False))
         shown: list[str] = []
         for name in dtype.names or ():
             width = dtype[name].shape
             shown += [f"{name}_{k}" for k in range(width[0])] if width else [had.get(name, name)]
-        head.append(template.prefix + delimiter.join(shown))
+        head.append(prefix + delimiter.join(shown))
     if suffix == ".pts" and template.counted:
         head.append(str(count))
     file.write("".join(f"{line}\n" for line in head).encode("latin-1"))
     return RecordWriter(file, dtype, delimiter)
 
 
-def _new(suffix: str, like: PointCloud) -> TextTemplate:
-    """The usual layout of a suffix; XYZ names its columns only where they would not be guessed."""
+def _guessed(names: tuple[str, ...], had: tuple[str, ...]) -> bool:
+    """Whether columns need no names: as they were in a file without, or found by their values."""
+    return names == had or names[3:] in ((), NORMAL_NAMES[0], COLOR_NAMES[0])
+
+
+def _new(suffix: str) -> TextTemplate:
+    """The usual layout of a suffix."""
     if suffix == ".pts":
         return TextTemplate(counted=True)
     if suffix == ".xyz":
-        guessed = tuple(like.fields) in ((), NORMAL_NAMES[0], COLOR_NAMES[0])
-        return TextTemplate(prefix=None if guessed else "# ")
+        return TextTemplate()
     return TextTemplate("," if suffix == ".csv" else None, prefix="")

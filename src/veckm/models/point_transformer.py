@@ -31,8 +31,8 @@ class Level:
 class VectorAttention(nn.Module):
     r"""Attention with one weight for each group of channels.
 
-    .. math:: y_i = \sum_{j \in N_K(i)} \mathrm{softmax}_j\big(\gamma(\varphi(x_i) - \psi(x_j)
-              + \delta_{ij})\big) \odot (\alpha(x_j) + \delta_{ij}), \qquad
+    .. math:: y_i = \sum_{j \in N_K(i)} \mathrm{softmax}_j(\gamma(\varphi(x_i) - \psi(x_j)
+              + \delta_{ij})) \odot (\alpha(x_j) + \delta_{ij}), \qquad
               \delta_{ij} = \theta(p_i - p_j)
 
     Equation 3 and 4 of the Point Transformer paper.

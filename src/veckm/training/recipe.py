@@ -19,7 +19,7 @@ class Recipe:
     r"""An optimizer with a cosine schedule, which is a function of the epoch alone.
 
     .. math:: \eta_e = \eta' + (\eta - \eta')\, \frac{1 + \cos(\pi e / E)}{2},
-              \qquad e = 0, \dots, E - 1
+              \qquad e = 0, \ldots, E - 1
 
     The rest of an epoch that does not fill a batch is left out; it is another rest every time.
     """

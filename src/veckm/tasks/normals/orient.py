@@ -14,6 +14,9 @@ from veckm.tasks.normals.classical import check_cloud
 from veckm.tasks.normals.consistent import consistent_signs
 from veckm.tasks.normals.direction import choose_direction
 
+#: Cosines: of the angle to the line of sight below which it grazes, and to the vertical of ground.
+_GRAZING, _LEVEL = 0.25, 0.7
+
 Orientation = Literal["auto", "none", "viewpoint", "up", "consistent"]
 
 
@@ -32,9 +35,11 @@ def orient(
     ``"auto"`` is ``"viewpoint"`` if there is one, ``"up"`` for a sheet seen from above, and else
     ``"consistent"`` (:func:`veckm.tasks.normals.choose_direction`). ``"none"`` changes nothing.
     ``"viewpoint"`` turns every normal towards the position of the sensor, one for all or one per
-    point. ``"up"`` turns every normal to the side of +z. ``"consistent"`` makes neighbors agree,
-    and turns each closed surface outwards and each cavity in it inwards; a flat piece, which
-    encloses nothing, is turned up (an upright one to +x, else +y).
+    point, but those of level ground that it sees from above at a grazing angle up: there the error
+    of a normal is larger than the angle. ``"up"`` turns every normal to the side of +z.
+    ``"consistent"`` makes neighbors agree, and turns each closed surface outwards and each cavity
+    in it inwards; a flat piece, which encloses nothing, is turned up (an upright one to +x, else
+    +y).
 
     The given signs do not matter: a normal at right angles to the given direction gets its first
     component that is not zero positive.
@@ -55,13 +60,21 @@ def orient(
                 f"viewpoint must have shape (3,) or {tuple(pos.shape)}, got {tuple(places.shape)}"
             )
         check_finite(places, "viewpoint")
-        return normal * _side(normal, places - pos.detach().double())
+        return normal * _facing(normal, places - pos.detach().double())
     if how == "up":
         return normal * _side(normal, torch.eye(3, dtype=torch.float64, device=pos.device)[2])
     if how == "consistent":
         sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
         return normal * torch.from_numpy(sign).to(normal)[:, None]
     raise ValueError(f'how must be "auto", "none", "viewpoint", "up" or "consistent", got {how!r}')
+
+
+def _facing(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) -> (N, 1)
+    """The side of the sensor; of level ground below it that is seen at a grazing angle, up."""
+    n = normal.detach().double()
+    grazing = (n * toward).sum(-1).abs() < _GRAZING * torch.linalg.vector_norm(toward, dim=-1)
+    ground = grazing & (n[:, 2].abs() > _LEVEL) & (toward[:, 2] > 0)
+    return _side(normal, torch.where(ground[:, None], toward.new_tensor([0.0, 0.0, 1.0]), toward))
 
 
 def _side(normal: Tensor, toward: Tensor) -> Tensor:  # (N, 3), (N, 3) or (3,) -> (N, 1)
