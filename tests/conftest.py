@@ -48,6 +48,14 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+@pytest.fixture(autouse=True)
+def dropout_of_its_own() -> Generator[None, None, None]:
+    """Dropout draws from torch's global state: the same for a test alone and among others."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        yield
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     """A generator of this test's own."""
