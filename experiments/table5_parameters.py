@@ -20,11 +20,11 @@ import tyro
 
 from experiments.common import header, markdown, mean, save, where
 from experiments.networks.cases import ALPHAS, BETAS, TABLE5
+from experiments.networks.program import recipe_of
 from experiments.networks.runs import run
 from experiments.table2_classification import ObjectOptions, sets
 from veckm.memory import keep_freed_memory
 from veckm.models import create_model, default_encoding
-from veckm.training import Recipe
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,6 @@ def grid(options: GridOptions) -> dict[str, Any]:
     for seed in options.seeds:
         for beta in options.betas:
             for alpha in options.alphas:
-                recipe = Recipe(options.epochs, options.batch, options.rate, seed=seed)
                 row = run(
                     f"alpha{alpha:g}-beta{beta:g}",
                     lambda a=alpha, b=beta, s=seed: create_model(
@@ -61,7 +60,7 @@ def grid(options: GridOptions) -> dict[str, Any]:
                         encoding=default_encoding("pointnet", alpha=float(a), beta=float(b)),
                     ),
                     about,
-                    recipe,
+                    recipe_of(options, seed),
                     options.out,
                 )
                 results["rows"].append({**row, "alpha": alpha, "beta": beta})

@@ -16,7 +16,7 @@ from experiments.networks.cases import Case
 Rows = Sequence[dict[str, Any]]
 
 #: Rows that agree in these had the same training.
-BUDGET = ("objects", "epochs", "points", "batch", "rate", "smoothing", "drop", "set")
+BUDGET = ("objects", "epochs", "points", "batch", "rate", "smoothing", "drop", "set", "precision")
 
 
 def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> list[dict[str, Any]]:
@@ -75,6 +75,7 @@ def _trained(mine: Rows) -> str:
     minutes = statistics.fmean(r["train_seconds"] for r in mine) / 60
     beyond = [f"{name} {row[name]:g}" for name in ("smoothing", "drop") if row.get(name)]
     size = f"{row['objects']:,} x {row['points']:,} points, {row['epochs']} epochs"
+    beyond += [row["precision"]] if "precision" in row else []
     return ", ".join((size, *beyond, f"{minutes:.0f} min"))
 
 

@@ -55,6 +55,8 @@ class Options:
     """Test on so many."""
     seeds: tuple[int, ...] = (0,)
     """Trainings of each network."""
+    bfloat16: bool = False
+    """Train with products in bfloat16, where the processor has instructions for it."""
     turns: int = 5
     """Forward passes of each network that are timed."""
     out: Path = Path(__file__).resolve().parents[1] / "results"
@@ -100,7 +102,7 @@ def _accuracy(table: Table, options: Options, cases: Sequence[Case]) -> None:
     sets = table.sets(options)
     for seed in options.seeds:
         for case in cases:
-            recipe = _recipe(options, seed)
+            recipe = recipe_of(options, seed)
             row = run(case.key, _maker(case, sets, seed), sets, recipe, options.out)
             keep(table, options, "rows", [row], _SAME)
 
@@ -117,8 +119,9 @@ def _chosen(table: Table, names: Sequence[str]) -> list[Case]:
     return [known[name] for name in names] if names else list(table.cases)
 
 
-def _recipe(options: Options, seed: int) -> Recipe:
-    return Recipe(epochs=options.epochs, batch=options.batch, rate=options.rate, seed=seed)
+def recipe_of(options: Options, seed: int) -> Recipe:
+    """The same for both sides of a pair."""
+    return Recipe(options.epochs, options.batch, options.rate, seed=seed, amp_cpu=options.bfloat16)
 
 
 def _maker(case: Case, sets: Sets, seed: int) -> Callable[[], Any]:

@@ -22,6 +22,7 @@ from veckm.models import PointModel, parameter_count
 from veckm.training import Recipe, Task, evaluate, train
 from veckm.training.checkpoint import describe
 from veckm.training.log import read_log
+from veckm.training.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def run(
         "parameters": parameter_count(model),
         "train_seconds": sum(line["seconds"] for line in lines),
         "threads": torch.get_num_threads(),
+        **_precision(recipe),
         "curve": [round(line["loss"], 5) for line in lines],
         "test_seconds": time.perf_counter() - start,
     }
@@ -84,7 +86,13 @@ def run(
 
 
 #: Fields that recipes have got since: at these values earlier runs are still found.
-LATER = {"momentum": 0.9}
+LATER = {"momentum": 0.9, "amp_cpu": False}
+
+
+def _precision(recipe: Recipe) -> dict[str, str]:
+    """The precision of the products, where it is not float32."""
+    products = Precision.of(recipe, torch.device("cpu")).products
+    return {} if products == torch.float32 else {"precision": str(products).removeprefix("torch.")}
 
 
 def _mark(model: PointModel, sets: Sets, recipe: Recipe) -> str:

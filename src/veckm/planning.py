@@ -33,6 +33,8 @@ from veckm.sizes import WindowName, make_window
 
 EngineName = Literal["auto", "dense", "neighbors", "random", "grid"]
 
+#: Least eps at which factors of products may be rounded: to bfloat16 that is an error of 0.2 %.
+ROUNDED = 5e-3
 #: Real columns that `auto` optimizes for by default: an encoding of size 256.
 _COLUMNS = 512
 
@@ -214,12 +216,14 @@ class Scales:
         B: Tensor | None = None,
         columns: int = _COLUMNS,
         progress: bool | None = None,
+        low: torch.dtype | None = None,
     ) -> Plan:
         """The plan of one scale."""
         eps = inputs.check_eps(eps, self.points.pos.dtype)
         if B is not None:
             B = inputs.check_frequencies(B, "B", self.points.pos, self.validate).detach()
-        geometry = Geometry(self.points, self.queries, window, eps, B, progress)
+        low = low if eps >= ROUNDED and self.points.pos.dtype == torch.float32 else None
+        geometry = Geometry(self.points, self.queries, window, eps, B, progress, low)
         return Plan(self, geometry, engine, columns)
 
 

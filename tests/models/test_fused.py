@@ -176,3 +176,48 @@ def test_the_maximum_of_squared_norms_passes_gradcheck(generator: Generator) -> 
     layer = ComplexLinear(3, 5).double()
     h = torch.randn(2, 6, 3, generator=generator, dtype=torch.complex128, requires_grad=True)
     assert torch.autograd.gradcheck(lambda h: fused.squared_norm_maxpool(layer, h), (h,))
+
+
+def in_bfloat16(
+    layers: nn.Module, fast: Callable[..., Tensor], plain: Callable[..., Tensor], x: Tensor
+) -> None:
+    """Under autocast both are as far from float64: values, gradients and statistics."""
+    exact = copy.deepcopy(layers).double()
+    wide = x.detach().to(torch.promote_types(x.dtype, torch.float64)).requires_grad_()
+    errors = []
+    expected = run(exact, plain, wide)
+    for f in (fast, plain):
+        twin, given = copy.deepcopy(layers), x.detach().clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = run(twin, f, given)
+        assert found[1].dtype == given.dtype
+        errors.append(
+            [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+        )
+    for mine, its in zip(*errors, strict=True):
+        assert mine < max(1.5 * its, 0.01)
+
+
+def run(layers: nn.Module, f: Callable[..., Tensor], x: Tensor) -> list[Tensor]:
+    y = f(layers, x)
+    y = y.to(torch.promote_types(y.dtype, torch.float32))
+    weight = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    found = [y.detach(), *torch.autograd.grad((y * weight).sum(), [x, *layers.parameters()])]
+    return found + [b for b in layers.buffers() if b.is_floating_point()]
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.2])
+def test_mlp_maxpool_in_bfloat16_is_as_exact_as_its_definition(
+    slope: float, generator: Generator
+) -> None:
+    x = torch.randn(3, 200, 16, generator=generator)
+    in_bfloat16(mlp((16, 64), slope), fused.mlp_maxpool, mlp_maxpool, x)
+
+
+def test_the_maximum_of_squared_norms_in_bfloat16_is_as_exact_as_its_definition(
+    generator: Generator,
+) -> None:
+    h = torch.randn(3, 200, 16, generator=generator, dtype=torch.complex64)
+    layer = ComplexLinear(16, 64)
+    nn.init.normal_(layer.bias_parts)
+    in_bfloat16(layer, fused.squared_norm_maxpool, squared_norm_maxpool, h)

@@ -26,6 +26,7 @@ class CostModel:
     call: float  # what planning costs however few the points are
     point: float  # sorting one point
     search: float  # looking up the neighbors of one point
+    low_flop: float  # as `flop`, of factors in bfloat16 or float16
 
     def scaled(self, dtype: torch.dtype) -> CostModel:
         """The same in another precision: float64 takes twice as long in products."""
@@ -46,6 +47,7 @@ CPU = CostModel(
     call=1.5e-3,
     point=2.0e-7,
     search=4.5e-6,
+    low_flop=1 / 4.5e11,
 )
 GPU = CostModel(
     flop=1 / 1.3e13,
@@ -58,6 +60,7 @@ GPU = CostModel(
     call=6e-3,
     point=2e-9,
     search=2e-9,
+    low_flop=1 / 1e14,
 )
 
 

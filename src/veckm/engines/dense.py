@@ -36,7 +36,8 @@ class Dense(Engine):
 
     def propose(self, geometry: Geometry, columns: int) -> Proposal:
         rates = self.rates(geometry)
-        pairs = geometry.pairs * (2 * columns * rates.flop + rates.window)
+        flop = rates.flop if geometry.low is None else rates.low_flop
+        pairs = geometry.pairs * (2 * columns * flop + rates.window)
         call = 0.0 if device.launches(geometry.device) else rates.call
         seconds = call + pairs + self.ends(geometry, columns)
         return Proposal(seconds, lambda: DenseOperator(geometry))
@@ -67,14 +68,14 @@ class DenseOperator(Operator):
         """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""
         rows = max(1, _STACK_PAIRS // max(1, x[..., 0].numel()))
         if traced(q, x) or q.shape[-2] <= rows:  # one graph for any number of points
-            return self._weigh(q, x, values.dtype) @ values
-        parts = [self._weigh(part, x, values.dtype) @ values for part in q.split(rows, -2)]
-        return torch.cat(parts, -2)
+            return self._weigh(q, x, values)
+        return torch.cat([self._weigh(part, x, values) for part in q.split(rows, -2)], -2)
 
-    def _weigh(self, q: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """(..., M, D_in), (..., N, D_in) -> (..., M, N), in `dtype`."""
+    def _weigh(self, q: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        """(..., M, D_in), (..., N, D_in), (..., N, C) -> (..., M, C)."""
         squared = (q[..., :, None, :] - x[..., None, :, :]).square().sum(-1)
-        return self.geometry.window(squared).to(dtype)
+        factor = self.geometry.low or values.dtype
+        return (self.geometry.window(squared).to(factor) @ values.to(factor)).to(values.dtype)
 
     def query_grad(self, cotangent: Tensor, values: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -102,6 +103,8 @@ class DenseOperator(Operator):
         x, q = g.points.flat.detach(), g.queries.flat.detach()
         tasks = list(_tiles(g))
         values = ByRows(m.modulated, 2).value(x, m.weights, m.A)
+        factor = g.low or values.dtype
+        values = values.to(factor)
 
         def make(_: int) -> Callable[[tuple[slice, slice]], None]:
             scratch = Scratch(x)
@@ -109,7 +112,8 @@ class DenseOperator(Operator):
             def work(task: tuple[slice, slice]) -> None:
                 rows, cloud = task
                 W = g.window(scratch.squared(q[rows], x[cloud]), inplace=True)
-                out[rows] = m.demodulated(W @ values[cloud], q[rows], m.A)
+                sums = (W.to(factor) @ values[cloud]).to(W.dtype)
+                out[rows] = m.demodulated(sums, q[rows], m.A)
 
             return work
 

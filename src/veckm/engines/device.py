@@ -63,6 +63,12 @@ def can_look(x: Tensor) -> bool:
     return not launches(x.device) and not traced(x)
 
 
+def rounding(x: Tensor) -> torch.dtype | None:
+    """What autocast rounds the factors of products to; None outside of it."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """float32 products in float32, whatever autocast or `set_float32_matmul_precision` say."""

@@ -81,6 +81,7 @@ class Geometry:
     eps: float
     B: Tensor | None = None  # (D_in, p) frequencies of Theorem 2, for the random engine
     progress: bool | None = None
+    low: torch.dtype | None = None  # factors of products that eps allows to be rounded; None: none
 
     @property
     def same(self) -> bool:

@@ -59,6 +59,7 @@ class Encoding(nn.Module):
             draw="paper",
             seed=seed,
             validate=validate,
+            autocast=True,
         )
         P = None
         if config.position:  # independent of VecKM's A

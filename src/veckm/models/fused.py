@@ -1,7 +1,7 @@
 r"""Layers computed in another order than written: the same values and gradients, less work.
 
-Each falls back on its definition where it does not apply (mixed precision, ragged batches), and
-tests compare the two.
+Each falls back on its definition where it does not apply (ragged batches), and tests compare the
+two. Under autocast the factors of the large products are rounded, and statistics stay in float32.
 
 ``mlp_maxpool`` is the largest of them. PointNet's widest layer, 128 -> 1024 channels, is followed
 by a maximum over points. Of its N x C numbers only B x C go on. With h the input, x = W h, and a
@@ -23,12 +23,14 @@ few clouds at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from veckm.engines.device import rounding
 from veckm.models.clouds import Clouds
 from veckm.models.layers import LinearBN, activate
 from veckm.nn import ComplexLinear
@@ -70,13 +72,16 @@ def mlp_maxpool(
     layers = layers if isinstance(layers, nn.Sequential) else nn.Sequential(layers)
     x, last = layers[:-1](x), layers[-1]
     assert isinstance(last, LinearBN)
+    low = rounding(x)
     plain = not (last.training and torch.is_grad_enabled())
-    plain = plain or torch.is_autocast_enabled(x.device.type)
+    plain = plain or (low is not None and x.shape[1] <= _SMALL)  # measured to be faster
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
         out: Tensor = last(x).amax(1)
         return out
     norm = last.norm
-    y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
+    x = x if low is None else x.to(low)
+    with torch.autocast(x.device.type, enabled=False):
+        y, mean, var = _NormMax.apply(x, last.linear.weight, norm.weight, norm.bias, norm.eps)
     track(norm, mean, var, x.shape[0] * x.shape[1])
     return activate(y, last.slope)
 
@@ -99,20 +104,20 @@ class _NormMax(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        h: Tensor,  # (B, N, K)
+        h: Tensor,  # (B, N, K), in the precision of the products
         W: Tensor,  # (C, K)
         gamma: Tensor,  # (C,)
         beta: Tensor,  # (C,)
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # (B, C), (C,), (C,)
         rows = h.shape[0] * h.shape[1]
-        middle = h.mean((0, 1))
+        middle = h.mean((0, 1), dtype=W.dtype)
         off = (h - middle).flatten(0, 1)
         C = off.t() @ off / rows
         WC = W @ C
         mean, var = W @ middle, (WC * W).sum(1).clamp_min(0)
         sign = torch.where(gamma < 0, -1.0, 1.0).to(W)
-        best, at = _argmax(h, W * sign[:, None])
+        best, at = _argmax(h, (W * sign[:, None]).to(h.dtype))
         inverse = (var + eps).rsqrt()
         unit = (best * sign - mean) * inverse
         ctx.save_for_backward(h, W, gamma, middle, WC, inverse, unit, at)
@@ -126,11 +131,13 @@ class _NormMax(torch.autograd.Function):
         rows = h.shape[0] * h.shape[1]
         g = dy * gamma * inverse  # (B, C) at the maxima
         D = (g * unit).sum(0) * inverse  # (C,) times x - mean(x), over the rows
-        dh = (h.flatten(0, 1) - middle) @ (W.t() @ (W * (D / -rows)[:, None]))
+        square = W.t() @ (W * (D / -rows)[:, None])
+        off = (h.flatten(0, 1) - middle).to(h.dtype)
+        dh = (off @ square.to(h.dtype)).to(W.dtype)
         dh -= (g.sum(0) / rows) @ W
         dW = -D[:, None] * WC - torch.outer(g.sum(0), middle)
         _add_at_maxima(dh, dW, g, at, h, W)
-        return dh.view(h.shape), dW, (dy * unit).sum(0), dy.sum(0), None
+        return dh.view(h.shape).to(h.dtype), dW, (dy * unit).sum(0), dy.sum(0), None
 
 
 def _add_at_maxima(
@@ -157,10 +164,10 @@ def _argmax(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K)
     clouds, n, _ = h.shape
     best = h.new_empty(clouds, len(W))
     at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
-    few = max(1, _HELD // (n * len(W)))
+    few, half = max(1, _HELD // (n * len(W))), h.dtype.itemsize == 2
     for start in range(0, clouds, few):
         part = slice(start, start + few)
-        if n > _SMALL:  # channels before points, so that a maximum runs along memory
+        if n > _SMALL or half:  # channels before points, so that a maximum runs along memory
             torch.max(W @ h[part].mT, dim=2, out=(best[part], at[part]))
         else:  # one large product instead of many small ones
             torch.max(h[part] @ W.t(), dim=1, out=(best[part], at[part]))
@@ -169,10 +176,11 @@ def _argmax(h: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:  # (B, N, K), (C, K)
 
 def squared_norm_maxpool(layer: ComplexLinear, h: Tensor) -> Tensor:  # (B, N, K) -> (B, C)
     """max_n |W h_n + b|^2, of complex h: the end of VecKM's feature block, before a maximum."""
-    bias = layer.bias
-    if bias is None or torch.is_autocast_enabled(h.device.type):
+    bias, low = layer.bias, rounding(h)
+    if bias is None:
         return torch.view_as_real(layer(h)).square().sum(-1).amax(1)
-    largest: Tensor = _SquaredNormMax.apply(h, layer.weight, bias)
+    with torch.autocast(h.device.type, enabled=False):
+        largest: Tensor = _SquaredNormMax.apply(h, layer.weight, bias, low)
     return largest
 
 
@@ -180,7 +188,7 @@ class _SquaredNormMax(torch.autograd.Function):
     """max_n |W h_n + b|^2; the gradient with respect to z = W h + b at the maxima is 2 z.
 
     The complex product is three real ones instead of four. With W = R + i S and h = x + i y:
-    Re = R (x + y) - (R + S) y, Im = R (x + y) + (S - R) x.
+    Re = R (x + y) - (R + S) y, Im = R (x + y) + (S - R) x. Rounded factors go into the four.
     """
 
     @staticmethod
@@ -189,20 +197,18 @@ class _SquaredNormMax(torch.autograd.Function):
         h: Tensor,  # (B, N, K) complex
         W: Tensor,  # (C, K) complex
         b: Tensor,  # (C,) complex
+        low: torch.dtype | None,  # of rounded factors
     ) -> Tensor:  # (B, C)
         clouds, n, _ = h.shape
         best = h.real.new_empty(clouds, len(W))
         at = torch.empty(clouds, len(W), dtype=torch.int64, device=h.device)
         z = h.new_empty(clouds, len(W))
-        R, S = W.real.contiguous(), W.imag.contiguous()
-        total, difference = R + S, S - R
+        product = _product(W) if low is None else _rounded_product(W, low)
         few = max(1, _HELD // (n * len(W)))
         for start in range(0, clouds, few):
             part = slice(start, start + few)
-            x, y = h[part].real.mT, h[part].imag.mT  # (b, K, N): channels before points
-            both = R @ (x + y)
-            re = (both - total @ y).add_(b.real[:, None])
-            im = both.add_(difference @ x).add_(b.imag[:, None])
+            re, im = product(h[part])  # (b, C, N): channels before points
+            re, im = re.add_(b.real[:, None]), im.add_(b.imag[:, None])
             best[part], at[part] = torch.max(re.square().addcmul_(im, im), dim=2)
             there = at[part, :, None]
             z[part] = torch.complex(re.gather(2, there), im.gather(2, there)).squeeze(2)
@@ -211,10 +217,36 @@ class _SquaredNormMax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         h, W, z, at = ctx.saved_tensors
         dz = 2 * z * dy  # (B, C)
         dh = torch.zeros_like(h.flatten(0, 1))
         dW = torch.zeros_like(W)
         _add_at_maxima(dh, dW, dz, at, h, W)
-        return dh.view(h.shape), dW, dz.sum(0)
+        return dh.view(h.shape), dW, dz.sum(0), None
+
+
+def _product(W: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """Of h (b, N, K) complex: Re and Im of W h, (b, C, N)."""
+    R, S = W.real.contiguous(), W.imag.contiguous()
+    total, difference = R + S, S - R
+
+    def product(h: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = h.real.mT, h.imag.mT
+        both = R @ (x + y)
+        return both - total @ y, both.add_(difference @ x)
+
+    return product
+
+
+def _rounded_product(W: Tensor, low: torch.dtype) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """The same of rounded factors: one product of (Re h, Im h) with (Re, -Im) and (Im, Re) of W."""
+    parts = torch.view_as_real(torch.cat((W.conj().resolve_conj(), 1j * W.conj())))
+    matrix = parts.flatten(1).to(low)  # (2C, 2K)
+
+    def product(h: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.view_as_real(h).flatten(-2).to(low)  # (b, N, 2K)
+        re, im = (matrix @ rows.mT).to(W.real.dtype).chunk(2, dim=1)
+        return re, im
+
+    return product

@@ -23,7 +23,12 @@ class Precision:
 
     @classmethod
     def of(cls, recipe: Recipe, device: torch.device) -> Precision:
-        """Half precision on CUDA unless ``amp=False``: bfloat16 where the processor has it."""
+        """Half precision on CUDA unless ``amp=False``: bfloat16 where the processor has it.
+
+        On a CPU only with ``amp_cpu=True``, and only where it has instructions for bfloat16.
+        """
+        if device.type == "cpu" and recipe.amp and recipe.amp_cpu:
+            return cls(torch.bfloat16) if native_bfloat16() else cls()
         if not recipe.amp or device.type != "cuda":
             return cls()
         native = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -43,3 +48,8 @@ class Precision:
         name = str(self.products).removeprefix("torch.")
         mixed = {torch.bfloat16: " by autocast", torch.float16: " by autocast, the loss scaled"}
         return f"products in {name}{mixed.get(self.products, '')}"
+
+
+def native_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 itself; elsewhere it is slower than float32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -29,7 +29,8 @@ class Recipe:
     rate: float = 1e-3  #: eta, the first learning rate
     weight_decay: float = 0.0  #: of the optimizer; none in the paper
     seed: int = 0  #: of the order, the augmentation and dropout
-    amp: bool = True  #: mixed precision, on CUDA only
+    amp: bool = True  #: mixed precision on CUDA
+    amp_cpu: bool = False  #: and on a CPU that has instructions for bfloat16
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"  #: kind of steps
     momentum: float = 0.9  #: of "sgd"
     clip: float = 0.0  #: largest norm of the gradient; 0 for no limit
