@@ -46,8 +46,6 @@ class VecKM(nn.Module):
             as it is and trained. Not together with `alpha` or `detail`.
         B: likewise, (D_in, p) or (scales, D_in, p); always a buffer.
         validate: False skips the checks of values in every call, as for :func:`veckm.plan`.
-        autocast: True follows ``torch.autocast``, as networks do: inside of it, where `eps` is
-            0.5 % or more, ``dense`` rounds its factors (to bfloat16: an error of 0.2 %).
 
     Shapes:
         pos: (N, D_in), or (B, N, D_in), or (N, D_in) with `batch` (N,).
@@ -61,6 +59,9 @@ class VecKM(nn.Module):
 
     A: Tensor  # (scales, D_in, D); a Parameter has the shape that it was given with
     _B: Tensor | None  # (scales, D_in, p), or None until first needed
+    #: True in networks: inside of autocast ``dense`` then rounds the factors of its product where
+    #: `eps` is 0.5 % or more (to bfloat16 that is an error of 0.2 %).
+    follows_autocast = False
 
     def __init__(
         self,
@@ -81,13 +82,12 @@ class VecKM(nn.Module):
         A: Tensor | None = None,
         B: Tensor | None = None,
         validate: bool = True,
-        autocast: bool = False,
     ) -> None:
         super().__init__()
         in_dim = inputs.check_count(in_dim, "in_dim")
         self.window, self.engine, self.norm = window, engine, norm
         self.eps = inputs.check_eps(eps, torch.float64)  # that of the points is checked with them
-        self.validate, self.autocast = validate, autocast
+        self.validate = validate
         self._p, self._draw, self._seed = inputs.check_count(p, "p"), draw, seed
         self.beta = sizes.resolve_beta(beta, radius)
         made = make_window(window, self.beta[0], None)
@@ -210,7 +210,7 @@ class VecKM(nn.Module):
     def _plan(self, scales: Scales, scale: int, progress: bool | None) -> Plan:
         window = make_window(self.window, self.beta[scale], None)
         B = self.B[scale] if self.engine == "random" else None
-        low = rounding(scales.points.pos) if self.autocast else None
+        low = rounding(scales.points.pos) if self.follows_autocast else None
         return scales.plan(window, self.engine, self.eps, B, 2 * self.dim, progress, low)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VecKM:

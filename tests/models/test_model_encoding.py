@@ -53,6 +53,32 @@ def test_the_largest_are_those_of_all_points(generator: Generator) -> None:
     torch.testing.assert_close(encoding.maxpool(ragged), alone)
 
 
+@pytest.mark.parametrize("queries", [None, 20])
+def test_under_autocast_the_products_are_rounded_where_eps_allows(
+    queries: int | None, generator: Generator
+) -> None:
+    pos = clouds(generator).float()
+    asked = None if queries is None else pos[:, :queries]
+    for eps, low, high in ((1e-2, 1e-3, 5e-3), (1e-3, 0.0, 0.0)):
+        config = EncodingConfig(dim=32, hidden=16, channels=8, engine="dense", eps=eps)
+        encoding = seeded(lambda: Encoding(config), 0)  # noqa: B023 - called at once
+        exact = encoding.encode(pos, queries=asked)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = encoding.encode(pos, queries=asked)
+            graph = encoding.encode(pos.clone().requires_grad_(), queries=asked)
+        for other in (found, graph.detach()):
+            assert other.dtype == torch.complex64
+            error = float((other - exact).norm() / exact.norm())
+            assert low <= error <= high + 1e-6
+        grads = []
+        for mixed in (False, True):
+            at = pos.clone().requires_grad_()
+            with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+                G = encoding.encode(at, queries=asked)
+            grads.append(torch.autograd.grad(G.real.sum() + G.imag.square().sum(), at)[0])
+        assert float((grads[1] - grads[0]).norm() / grads[0].norm()) <= 4 * high + 1e-5
+
+
 def test_a_network_with_several_scales_trains(generator: Generator) -> None:
     config = default_encoding("pointnet", alpha=(30.0, 20.0), radius=(0.3, 0.2), dim=32, hidden=16)
     assert config.beta == (1.8 / 0.3, 1.8 / 0.2)

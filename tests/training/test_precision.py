@@ -119,6 +119,15 @@ def test_it_is_for_cuda_and_bfloat16_where_there_is_some(monkeypatch) -> None:
     assert str(HALF) == "products in float16 by autocast, the loss scaled"
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_on_a_cpu_it_is_asked_for_and_needs_instructions(monkeypatch, native) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: native)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    recipe = Recipe(amp_cpu=True)
+    assert Precision.of(recipe, CPU) == (BRAIN if native else Precision())
+    assert Precision.of(replace(recipe, amp=False), CPU) == Precision()
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_a_fused_step_is_the_same_step(optimizer) -> None:
     recipe, data = (

@@ -59,8 +59,8 @@ class Encoding(nn.Module):
             draw="paper",
             seed=seed,
             validate=validate,
-            autocast=True,
         )
+        self.veckm.follows_autocast = True
         P = None
         if config.position:  # independent of VecKM's A
             generator = torch.Generator().manual_seed(seed + 1)
