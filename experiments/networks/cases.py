@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from experiments.networks import COMPARED
-from veckm.models import PointModel, Task, create_model
+from veckm.models import PointModel, Task, create_model, default_encoding
 
 Network = Literal["pointmlp", "pointnet", "pointnet2", "pct", "point_transformer"]
 
@@ -20,6 +20,7 @@ class Case:
         milliseconds: for a batch or a scene, on the authors' GPU.
         parameters: millions, as printed.
         options: of :func:`veckm.create_model`.
+        dim: D of the encoding; 0 for the network's own, 256.
     """
 
     network: Network
@@ -29,15 +30,18 @@ class Case:
     milliseconds: float
     parameters: float
     options: dict[str, Any] = field(default_factory=dict)
+    dim: int = 0
 
     @property
     def key(self) -> str:
         """Short and unique in its table."""
-        return f"veckm-{self.network}" if self.veckm else self.network
+        size = f"-{self.dim}" if self.dim else ""
+        return f"veckm-{self.network}{size}" if self.veckm else self.network
 
     def make(self, task: Task, classes: int, channels: int = 0, seed: int = 0) -> PointModel:
         """The network with its first weights."""
         compared = {kind.name: kind for kind in COMPARED if kind.task == task}
+        encoding = default_encoding(self.network, task, dim=self.dim) if self.dim else None
         return create_model(
             compared.get(self.network, self.network),
             veckm=self.veckm,
@@ -45,6 +49,7 @@ class Case:
             num_classes=classes,
             in_channels=channels,
             seed=seed,
+            **({"encoding": encoding} if encoding else {}),
             **self.options,
         )
 
@@ -55,6 +60,7 @@ TABLE2 = (
     # The printed size is that of PointNet without the second transform.
     Case("pointnet", False, "PointNet", (90.8, 87.1), 3.04, 1.61, {"feature_transform": False}),
     Case("pointnet", True, "VecKM → PN", (92.9, 89.7), 14.32, 9.06),
+    Case("pointnet", True, "VecKM → PN, D = 128", (), 0, 0, dim=128),
     Case("pointnet2", False, "PointNet++", (92.7, 89.4), 117.13, 1.48),
     Case("pointnet2", True, "VecKM ⇌ PN++", (93.0, 89.7), 65.78, 3.94),
     Case("pct", False, "PCT", (92.9, 89.8), 149.72, 2.88),

@@ -17,7 +17,7 @@ Pair = tuple[str, list[tuple[Case, Rows]]]
 def pairs(title: str, cases: Sequence[Case], rows: Rows) -> list[Pair]:
     """Networks with and without VecKM of one budget, the longest that both sides have."""
     found = []
-    for case in (case for case in cases if case.veckm):
+    for case in (case for case in cases if case.veckm and not case.dim):
         plain = next(c for c in cases if c.network == case.network and not c.veckm)
         budgets = [_budgets(rows, side.key) for side in (plain, case)]
         for name in sorted({key[-1] for key in budgets[0].keys() & budgets[1].keys()}):

@@ -19,7 +19,7 @@ from veckm.engines.autodiff import ByRows
 from veckm.engines.device import traced
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
-from veckm.engines.phasors import Modulation
+from veckm.engines.phasors import Modulation, as_complex
 from veckm.engines.windows import Scratch
 from veckm.parallel import one_thread, share, workers
 
@@ -102,9 +102,9 @@ class DenseOperator(Operator):
             return
         x, q = g.points.flat.detach(), g.queries.flat.detach()
         tasks = list(_tiles(g))
-        values = ByRows(m.modulated, 2).value(x, m.weights, m.A)
-        factor = g.low or values.dtype
-        values = values.to(factor)
+        exact = ByRows(m.modulated, 2).value(x, m.weights, m.A)
+        factor = g.low or exact.dtype
+        values, known = exact.to(factor), g.same and m.weights is None
 
         def make(_: int) -> Callable[[tuple[slice, slice]], None]:
             scratch = Scratch(x)
@@ -113,7 +113,8 @@ class DenseOperator(Operator):
                 rows, cloud = task
                 W = g.window(scratch.squared(q[rows], x[cloud]), inplace=True)
                 sums = (W.to(factor) @ values[cloud]).to(W.dtype)
-                out[rows] = m.demodulated(sums, q[rows], m.A)
+                E = as_complex(exact[rows]) if known else m.carrier(q[rows], m.A)
+                out[rows] = m.encodings(sums, E)
 
             return work
 
