@@ -2,6 +2,7 @@
 
     python -m experiments.pages            docs/_generated/*.md, the plots, the README's tables
     python -m experiments.pages --check    write nothing; fails if a page is not up to date
+    python -m experiments.pages --take DIR adds the rows of DIR first, the --out of a table
 
 The results are experiments/results/*.json and benchmarks/results/*.json; of several runs of a
 benchmark the last that measured a case counts.
@@ -24,12 +25,19 @@ from benchmarks.normals_parts.cases import Results as NormalsResults
 from benchmarks.register_parts import page as register
 
 from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
+from experiments.common import save
 from experiments.networks import curves, program
+from experiments.networks import pages as networks
+from experiments.networks.cases import TABLE5
 from experiments.table1 import pages as table1
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = Path("docs", "_generated")
-TABLES = (table2_classification.TABLE, table3_parts.TABLE, table4_scenes.TABLE)
+TABLES = (
+    ("objects", table2_classification.TABLE),
+    ("parts", table3_parts.TABLE),
+    ("scenes", table4_scenes.TABLE),
+)
 
 
 def make(root: Path, images: Path) -> dict[Path, str]:
@@ -52,11 +60,14 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
         if (folder / f"{name}.json").exists():
             yield name, table1.page(load(name))
     drawn: list[curves.Pair] = []
-    for table in TABLES:
-        results = load(f"table{table.number}")
+    lines = []
+    for (about, table), results in ((item, load(f"table{item[1].number}")) for item in TABLES):
+        parts = (results["rows"], results["times"])
+        lines.append((f"{about} ({table.metrics[0]})", table.cases, table.metrics[0], *parts))
         drawn += curves.pairs(f"Table {table.number}", table.cases, results["rows"])
         yield f"table{table.number}", program.page(table, results)
-    metric = {f"Table {table.number}": table.metrics[0] for table in TABLES}
+    yield "networks_short", networks.short(lines) + "\n"
+    metric = {f"Table {table.number}": table.metrics[0] for _, table in TABLES}
     if text := curves.draw(drawn, metric, images):
         yield "networks_curves", text
     yield "table5", table5_parameters.page(load("table5"))
@@ -89,9 +100,24 @@ def _replaced(text: str, mark: str, table: str) -> str:
     return f"{before}{start}\n{table}\n{end}{after}"
 
 
+def take(folder: Path) -> None:
+    """Add the rows and times of another folder to the committed ones."""
+    home = ROOT / "experiments" / "results"
+    for path in sorted(folder.glob("table[234].json")):
+        new, old = json.loads(path.read_text()), json.loads((home / path.name).read_text())
+        rows = networks.merged(old["rows"], new["rows"], program.SAME)
+        times = networks.merged(old["times"], new["times"], program.SAME_TIME)
+        save({**old, "meta": new["meta"], "rows": rows, "times": times}, home / path.name)
+    grid = folder / "table5.json"
+    if grid.exists() and len(json.loads(grid.read_text())["rows"]) >= len(TABLE5):
+        (home / grid.name).write_text(grid.read_text())
+
+
 def main(args: list[str]) -> int:
     """Write what differs, or with --check only print it."""
     check = args == ["--check"]
+    if args[:1] == ["--take"]:
+        take(Path(args[1]))
     with tempfile.TemporaryDirectory() as folder:
         made = make(ROOT, Path(folder) if check else ROOT / "docs" / "_static")
     stale = [path for path, text in made.items() if _read(ROOT / path) != text]

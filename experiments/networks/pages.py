@@ -25,6 +25,53 @@ def merged(old: Rows, new: Iterable[dict[str, Any]], same: Sequence[str]) -> lis
     return list(rows.values())
 
 
+def current(cases: Sequence[Case], rows: Rows) -> list[dict[str, Any]]:
+    """Without those read from a page of networks of which both sides have been trained since."""
+    new = {(row["key"], _settings(row)) for row in rows if "seeds" not in row}
+    pairs = {case.network: case.key for case in cases if case.veckm and not case.dim}
+    done = {name for name, of in new if (pairs.get(name), of) in new}
+    done |= {pairs[name] for name in done}
+    return [row for row in rows if "seeds" not in row or row["key"] not in done]
+
+
+def short(tables: Iterable[tuple[str, Sequence[Case], str, Rows, Rows]]) -> str:
+    """A line for each pair and set: its longest training, and the time of a forward pass.
+
+    Args:
+        tables: of each what it is about, its cases, first metric, rows and times.
+    """
+    lines = []
+    for about, cases, metric, every, timed in tables:
+        rows = current(cases, every)
+        speed = {row["key"]: 1e3 * statistics.median(row["seconds"]) for row in timed}
+        for case in (case for case in cases if case.veckm and not case.dim):
+            longest: dict[str, list[dict[str, Any]]] = {}
+            for mine in _alike([row for row in rows if row["key"] == case.key]):
+                name = mine[0].get("set", "")
+                if _plain(case, mine, rows) and _size(mine) > _size(longest.get(name, [])):
+                    longest[name] = mine
+            for name, mine in longest.items():
+                plain, fast = _plain(case, mine, rows), speed.get(case.network)
+                both = "" if not fast else f"{fast:,.0f} → {speed[case.key]:,.0f}"
+                what = f"{about}{', ' * bool(name)}{name}"
+                difference = _difference(case, mine, rows, [metric])
+                shown = (_score(plain, metric), _score(mine, metric), difference[1])
+                lines.append([case.title, what, *shown, difference[-1], _trained(mine), both])
+    head = ["network", "task", "without", "with VecKM", "difference", "seeds", "trained on"]
+    return markdown([*head, "forward pass, ms"], lines)
+
+
+def _size(mine: Rows) -> int:
+    """Points that a training saw; 0 without one."""
+    return sum(row["epochs"] * row["objects"] * row["points"] for row in mine[:1])
+
+
+def _plain(case: Case, mine: Rows, rows: Rows) -> list[dict[str, Any]]:
+    """The rows of the plain network that were trained as these."""
+    alike = [row for row in rows if row["key"] == case.network]
+    return [row for row in alike if _settings(row) == _settings(mine[0])]
+
+
 def accuracy(
     cases: Sequence[Case], rows: Rows, metrics: Sequence[str], *, printed: bool = True
 ) -> str:
@@ -85,11 +132,7 @@ def _difference(case: Case, mine: Rows, rows: Rows, metrics: Sequence[str]) -> l
         known = mine[0]["difference"]
         cells = [f"**{'+' if known[n][0] > 0 else ''}{_spread(known[n])}**" for n in metrics]
         return ["difference", *cells, "", "", str(mine[0]["seeds"])]
-    plain = {
-        row["seed"]: row
-        for row in rows
-        if row["key"] == case.network and _settings(row) == _settings(mine[0])
-    }
+    plain = {row["seed"]: row for row in _plain(case, mine, rows)}
     pairs = [(row, plain[row["seed"]]) for row in mine if row["seed"] in plain]
     cells = []
     for name in metrics:

@@ -86,7 +86,7 @@ def main(table: Table, options: Options) -> int:
         parts = [replace(options, **{"rows": options.rows, **budget}) for budget in budgets]
         if options.part in ("all", "times"):
             timed = (table.times or _timed(table))(cases, parts[0])
-            keep(table, options, "times", timed, ("key", "clouds", "points"))
+            keep(table, options, "times", timed, SAME_TIME)
         for part in parts if options.part in ("all", "accuracy") else ():
             wanted = [case for case in _chosen(table, part.rows) if case in cases]
             if wanted:
@@ -104,11 +104,12 @@ def _accuracy(table: Table, options: Options, cases: Sequence[Case]) -> None:
         for case in cases:
             recipe = recipe_of(options, seed)
             row = run(case.key, _maker(case, sets, seed), sets, recipe, options.out)
-            keep(table, options, "rows", [row], _SAME)
+            keep(table, options, "rows", [row], SAME)
 
 
 #: Rows that agree in these are of the same run.
-_SAME = ("key", "seed", "tested", *pages.BUDGET)
+SAME = ("key", "seed", "tested", *pages.BUDGET)
+SAME_TIME = ("key", "clouds", "points")
 
 
 def _chosen(table: Table, names: Sequence[str]) -> list[Case]:
@@ -170,8 +171,9 @@ def keep(
 def page(table: Table, results: dict[str, Any]) -> str:
     """Where it ran, how well, how fast."""
     out = [where(results), table.about, ""]
-    for name in dict.fromkeys(row.get("set") for row in results["rows"]):
-        rows = [row for row in results["rows"] if row.get("set") == name]
+    known = pages.current(table.cases, results["rows"])
+    for name in dict.fromkeys(row.get("set") for row in known):
+        rows = [row for row in known if row.get("set") == name]
         out += [f"On {name}:", ""] if name else []
         out += [pages.accuracy(table.cases, rows, table.metrics, printed=name is None), ""]
     if results["times"]:

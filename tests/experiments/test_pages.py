@@ -40,7 +40,7 @@ def test_the_images_of_the_pages_exist(made: dict[Path, str]) -> None:
 
 
 def test_a_new_row_joins_the_rows_that_were_read_from_a_page() -> None:
-    table = pages.TABLES[0]
+    table = pages.TABLES[0][1]
     path = pages.ROOT / "experiments" / "results" / "table2.json"
     results = json.loads(path.read_text())
     before = program.page(table, results)
@@ -56,7 +56,7 @@ def test_a_new_row_joins_the_rows_that_were_read_from_a_page() -> None:
 
 
 def test_curves_of_a_pair_with_one_budget_are_drawn(tmp_path: Path) -> None:
-    table = pages.TABLES[0]
+    table = pages.TABLES[0][1]
     budget = {"epochs": 3, "objects": 10, "points": 16, "batch": 4, "rate": 1e-3}
     rows = [
         {**budget, "key": key, "seed": seed, "curve": [3.0, 2.0, 1.0 + seed],
