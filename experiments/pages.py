@@ -68,8 +68,7 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
         yield f"table{table.number}", program.page(table, results)
     yield "networks_short", networks.short(lines) + "\n"
     metric = {f"Table {table.number}": table.metrics[0] for _, table in TABLES}
-    if text := curves.draw(drawn, metric, images):
-        yield "networks_curves", text
+    yield "networks_curves", curves.draw(drawn, metric, images)
     yield "table5", table5_parameters.page(load("table5"))
 
 

@@ -164,3 +164,13 @@ def _milliseconds(row: dict[str, Any], plain: dict[str, Any] | None) -> str:
     ratio = "" if plain is None else f" ({1e3 * statistics.median(plain['seconds']) / mine:.2f}x)"
     memory = f", {row['peak']:.2f} GB" if "peak" in row else ""
     return f"{mine:,.0f} ms{ratio}{memory}"
+
+
+def against_pointnet2(rows: Rows) -> str:
+    """How many times as fast VecKM -> PN is as the network that groups neighbors."""
+    known = {row["key"]: statistics.median(row["seconds"]) for row in rows}
+    keys = {"": "veckm-pointnet", "with D = 128 ": "veckm-pointnet-128"}
+    if "pointnet2" not in known or not all(key in known for key in keys.values()):
+        return ""
+    said = [f"{of}{known['pointnet2'] / known[key]:.2f}" for of, key in keys.items()]
+    return f"VecKM → PN is {' and '.join(said)} times as fast as PointNet++.\n"

@@ -180,6 +180,7 @@ def page(table: Table, results: dict[str, Any]) -> str:
         out += ["Milliseconds of a whole forward pass, encoder included, median of turns in one "]
         out[-1] += "run; in brackets, how many times as fast as the network without VecKM:"
         out += ["", pages.times(table.cases, results["times"]), ""]
+        out += [text] if (text := pages.against_pointnet2(results["times"])) else []
     return "\n".join(out)
 
 
