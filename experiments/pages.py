@@ -106,7 +106,9 @@ def take(folder: Path) -> None:
         new, old = json.loads(path.read_text()), json.loads((home / path.name).read_text())
         rows = networks.merged(old["rows"], new["rows"], program.SAME)
         times = networks.merged(old["times"], new["times"], program.SAME_TIME)
-        save({**old, "meta": new["meta"], "rows": rows, "times": times}, home / path.name)
+        steps = networks.merged(old.get("steps", []), new.get("steps", []), program.SAME_STEP)
+        parts = {"rows": rows, "times": times, "steps": steps}
+        save({**old, "meta": new["meta"], **parts}, home / path.name)
     grid = folder / "table5.json"
     if grid.exists() and len(json.loads(grid.read_text())["rows"]) >= len(TABLE5):
         (home / grid.name).write_text(grid.read_text())

@@ -173,4 +173,17 @@ def against_pointnet2(rows: Rows) -> str:
     if "pointnet2" not in known or not all(key in known for key in keys.values()):
         return ""
     said = [f"{of}{known['pointnet2'] / known[key]:.2f}" for of, key in keys.items()]
-    return f"VecKM → PN is {' and '.join(said)} times as fast as PointNet++.\n"
+    return f"VecKM → PN is {' and '.join(said)} times as fast as PointNet++."
+
+
+def steps(cases: Sequence[Case], rows: Rows) -> str:
+    """Processor seconds of a training step in each precision."""
+    known = {(row["key"], row["precision"]): statistics.median(row["seconds"]) for row in rows}
+    names = list(dict.fromkeys(name for _, name in known))
+    lines = []
+    for case in (case for case in cases if (case.key, names[0]) in known):
+        mine = [known.get((case.key, name)) for name in names]
+        lines.append([case.title, *("" if value is None else f"{value:.2f} s" for value in mine)])
+    row = rows[0]
+    size = f"{row['clouds']} x {row['points']:,} points, {row['threads']} thread(s)"
+    return markdown([f"network, {size}", *names], lines)

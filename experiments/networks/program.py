@@ -17,7 +17,7 @@ from experiments.networks import pages
 from experiments.networks.cases import Case
 from experiments.networks.pages import Rows
 from experiments.networks.runs import Sets, run
-from experiments.networks.times import race
+from experiments.networks.times import race, race_steps
 from veckm.data.samples import Samples, collate, take
 from veckm.memory import keep_freed_memory
 from veckm.training import Recipe
@@ -32,8 +32,8 @@ class Options:
 
     data: Folder
     """Folder with the data, in one of the layouts that veckm.data reads."""
-    part: Literal["all", "accuracy", "times"] = "all"
-    """What to run."""
+    part: Literal["all", "accuracy", "times", "steps"] = "all"
+    """What to run; steps are times of training steps, which are no part of all."""
     budget: Literal["own", "page"] = "own"
     """With page what the documentation shows: its rows (of those named by --rows), epochs, points,
     seeds and classes, whatever is given here; else that of the options below."""
@@ -87,6 +87,10 @@ def main(table: Table, options: Options) -> int:
         if options.part in ("all", "times"):
             timed = (table.times or _timed(table))(cases, parts[0])
             keep(table, options, "times", timed, SAME_TIME)
+        if options.part == "steps":
+            sets, recipe = table.sets(parts[0]), recipe_of(parts[0], 0)
+            timed = race_steps(cases, sets, recipe, options.turns)
+            keep(table, options, "steps", timed, SAME_STEP)
         for part in parts if options.part in ("all", "accuracy") else ():
             wanted = [case for case in _chosen(table, part.rows) if case in cases]
             if wanted:
@@ -110,6 +114,7 @@ def _accuracy(table: Table, options: Options, cases: Sequence[Case]) -> None:
 #: Rows that agree in these are of the same run.
 SAME = ("key", "seed", "tested", *pages.BUDGET)
 SAME_TIME = ("key", "clouds", "points")
+SAME_STEP = (*SAME_TIME, "precision")
 
 
 def _chosen(table: Table, names: Sequence[str]) -> list[Case]:
@@ -147,11 +152,11 @@ def _path(table: Table, options: Options) -> Path:
 
 def _known(table: Table, options: Options) -> dict[str, Any]:
     """What is known already: rows of other settings stay in the table, each saying its own."""
-    results = {**header(asdict(options)), "times": []}
+    results = {**header(asdict(options)), "times": [], "steps": []}
     path = _path(table, options)
     if path.exists():
         old = json.loads(path.read_text())
-        results |= {"rows": old["rows"], "times": old["times"]}
+        results |= {part: old.get(part, []) for part in ("rows", "times", "steps")}
     return results
 
 
@@ -180,7 +185,10 @@ def page(table: Table, results: dict[str, Any]) -> str:
         out += ["Milliseconds of a whole forward pass, encoder included, median of turns in one "]
         out[-1] += "run; in brackets, how many times as fast as the network without VecKM:"
         out += ["", pages.times(table.cases, results["times"]), ""]
-        out += [text] if (text := pages.against_pointnet2(results["times"])) else []
+        out += [text, ""] if (text := pages.against_pointnet2(results["times"])) else []
+    if results.get("steps"):
+        out += ["Processor seconds of a training step, median of turns in one run:", ""]
+        out += [pages.steps(table.cases, results["steps"]), ""]
     return "\n".join(out)
 
 

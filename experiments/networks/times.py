@@ -7,6 +7,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import torch
 
 from experiments.common import log, today
 from experiments.networks.cases import Case
+from experiments.networks.runs import Sets
 from veckm.data.samples import Batch
 from veckm.models import Task
+from veckm.training import Precision, Recipe
 from veckm.training.evaluation import predict
+from veckm.training.loop import Supervised
 
 
 def race(
@@ -43,6 +47,31 @@ def race(
     rows = [{"key": key, **size, "seconds": seconds} for key, seconds in times.items()]
     text = ", ".join(f"{row['key']} {statistics.median(row['seconds']):.3f} s" for row in rows)
     log(f"{clouds} x {points:,} points: {text}")
+    return rows
+
+
+def race_steps(
+    cases: Sequence[Case], sets: Sets, recipe: Recipe, turns: int
+) -> list[dict[str, Any]]:
+    """Processor seconds of training steps in float32 and, where the processor has it, in bfloat16."""
+    rows, cpu = [], torch.device("cpu")
+    native = Precision.of(replace(recipe, amp_cpu=True), cpu)
+    for case in cases:
+        for precision in dict.fromkeys((Precision(), native)):
+            model = case.make(sets.task.name, len(sets.learn.classes), sets.learn.in_channels)  # type: ignore[arg-type]
+            work = Supervised(model, sets.task, sets.learn, recipe, sets.augment, cpu, precision)
+            optimizer, seconds = recipe.optimizer_of(model.train().parameters()), []
+            for step in range(turns + 1):
+                start = time.process_time()  # of this process alone, whatever runs beside it
+                optimizer.zero_grad()
+                work(0, step, lambda loss: loss.backward())
+                optimizer.step()
+                seconds.append(time.process_time() - start)
+            name = str(precision.products).removeprefix("torch.")
+            size = {"clouds": recipe.batch, **sets.about, "threads": torch.get_num_threads()}
+            rows.append({"key": case.key, "precision": name, **size, "date": today()})
+            rows[-1]["seconds"] = seconds[1:]  # what is set up in the first is no part of it
+            log(f"{case.key}, {name}: {statistics.median(seconds[1:]):.3f} s per step")
     return rows
 
 
