@@ -53,7 +53,7 @@ def race(
 def race_steps(
     cases: Sequence[Case], sets: Sets, recipe: Recipe, turns: int
 ) -> list[dict[str, Any]]:
-    """Processor seconds of training steps in float32 and, where the processor has it, in bfloat16."""
+    """Processor seconds of training steps in float32, and in bfloat16 where there is one."""
     rows, cpu = [], torch.device("cpu")
     native = Precision.of(replace(recipe, amp_cpu=True), cpu)
     for case in cases:
