@@ -15,6 +15,7 @@ from benchmarks.normals_parts.cases import Results, Row
 from benchmarks.normals_parts.page import page as normals_page
 from experiments import pages
 from experiments.networks import curves, program
+from experiments.networks import pages as networks
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +50,58 @@ def test_a_new_row_joins_the_rows_that_were_read_from_a_page() -> None:
     more = {"batch": 4, "rate": 1e-3, "parameters": 10**6, "train_seconds": 60.0, "scores": scores}
     results["rows"].append(row | more)
     after = program.page(table, results)
-    assert "2026-11-18 and 2030-01-01" in after
+    assert " and 2030-01-01, " in after
     added = set(after.splitlines()) - set(before.splitlines())
     assert "| PCT | 50.00 | 25.00 | 1.00M | 10 x 16 points, 9 epochs, 1 min | 1 |" in added
     assert len(added) == 2  # the row, and the line with the dates
+
+
+NEW = {"epochs": 9, "objects": 10, "points": 16, "batch": 4, "rate": 1e-3, "parameters": 10**6,
+       "train_seconds": 60.0, "set": "the ten", "precision": "bfloat16", "tested": 5}  # fmt: skip
+
+
+def test_rows_read_from_a_page_leave_when_both_sides_were_trained_again() -> None:
+    cases = pages.TABLES[0][1].cases
+    old = [
+        {"key": key, "seeds": 1, "scores": {}}
+        for key in ("pct", "veckm-pct", "pointnet", "veckm-pointnet")
+    ]
+    plain = {**NEW, "key": "pct", "seed": 0}
+    assert networks.current(cases, [*old, plain]) == [*old, plain]
+    both = [plain, {**NEW, "key": "veckm-pct", "seed": 0}]
+    assert networks.current(cases, [*old, *both]) == [*old[2:], *both]
+
+
+def test_the_short_table_has_the_longest_training_of_every_pair_and_set() -> None:
+    table = pages.TABLES[0][1]
+    rows = [
+        {**NEW, "key": key, "seed": seed, "scores": {"instance accuracy": score}, "epochs": epochs}
+        for key, score in (("pct", 0.5), ("veckm-pct", 0.75))
+        for seed, epochs in ((0, 9), (1, 9), (0, 3))
+    ]
+    times = [{"key": key, "seconds": [0.1, s]} for key, s in (("pct", 0.3), ("veckm-pct", 0.1))]
+    text = networks.short([("objects", table.cases, "instance accuracy", rows, times)])
+    (line,) = text.splitlines()[2:]
+    assert line == (
+        "| VecKM ⇌ PCT | objects, the ten | 50.00 ± 0.00 | 75.00 ± 0.00 | **+25.00 ± 0.00** | 2 | "
+        "10 x 16 points, 9 epochs, bfloat16, 1 min | 200 → 100 |"
+    )
+
+
+def test_rows_that_were_made_elsewhere_are_taken_over(tmp_path: Path, monkeypatch) -> None:
+    home, there = tmp_path / "experiments" / "results", tmp_path / "there"
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    kept, new = ({**NEW, "key": "pct", "seed": seed} for seed in (0, 1))
+    for folder, rows in ((home, [kept]), (there, [new, {**kept, "scores": "later"}])):
+        folder.mkdir(parents=True)
+        results = {"meta": folder.name, "rows": rows, "times": []}
+        (folder / "table2.json").write_text(json.dumps(results))
+    (there / "table5.json").write_text(json.dumps({"rows": [{}]}))  # not yet all cells
+    pages.take(there)
+    results = json.loads((home / "table2.json").read_text())
+    assert results["meta"] == "there"
+    assert results["rows"] == [{**kept, "scores": "later"}, new]
+    assert not (home / "table5.json").exists()
 
 
 def test_curves_of_a_pair_with_one_budget_are_drawn(tmp_path: Path) -> None:
