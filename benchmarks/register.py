@@ -84,6 +84,9 @@ def align(pair: Pair, only: tuple[str, ...]) -> Row:
     rows[peers.OURS] |= {"claimed": found.aligned, "confidence": found.confidence}
     rows[peers.OURS] |= {"overlap": found.overlap, "matches": len(found.matches)}
     rows[peers.OURS] |= {"parts": found.seconds, "inliers": int(found.inliers.sum())}
+    spent, plain = timed(lambda: peers.ours(pair.source, pair.target, learnt=False))
+    rows[peers.UNTRAINED] = _judged(pair, plain.transform.numpy(), spent)
+    rows[peers.UNTRAINED] |= {"claimed": plain.aligned, "confidence": plain.confidence}
     for name, method in wanted.items():
         for k in COARSER:
             voxel = k * found.voxel
@@ -91,7 +94,7 @@ def align(pair: Pair, only: tuple[str, ...]) -> Row:
             spent, T = timed(call)
             rows[f"{name}, {k} voxels"] = _judged(pair, T, spent)
     p, q = (Surface.of(x, found.voxel) for x in (pair.source, pair.target))
-    matches = {"veckm": peers.our_matches(p, q)}
+    matches = peers.our_matches(p, q)
     if peers.RANSAC in wanted:
         matches["FPFH"] = peers.fpfh_matches(p, q)
     shares = {

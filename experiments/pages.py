@@ -24,6 +24,7 @@ from benchmarks.normals_parts.cases import Results as NormalsResults
 from benchmarks.register_parts import page as register
 
 from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
+from experiments.descriptors import compare
 from experiments.networks import curves, program
 from experiments.table1 import pages as table1
 
@@ -59,6 +60,8 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     metric = {f"Table {table.number}": table.metrics[0] for table in TABLES}
     if text := curves.draw(drawn, metric, images):
         yield "networks_curves", text
+    if (folder / "descriptors.json").exists():
+        yield "descriptors", compare.page(load("descriptors"))
     yield "table5", table5_parameters.page(load("table5"))
 
 

@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.resources import as_file, files
+
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from veckm.descriptors import describe
+from veckm import descriptors
 from veckm.tasks.registration.surface import Surface
 
 #: Radius of the window in voxels.
 RADIUS = 9.0
-#: Rows that are compared at a time.
-_ROWS = 4096
+#: The first shells of `veckm.describe`: the last takes a third of the time and adds little here.
+SHELLS = descriptors.SHELLS[:4]
+#: Rows that are compared at a time: their similarities stay in the cache.
+_ROWS = 512
 #: Principal components that are compared; variance below this share of the mean is noise.
 _COMPONENTS, _RIDGE = 128, 0.02
+#: Descriptors are cut at so many standard deviations.
+_OUTLIER = 6.0
 
 
 def features(surface: Surface, up: bool = False) -> Tensor:  # (n, F) float32
     """Descriptors about the normals, or with `up` about z."""
     pos = torch.from_numpy(surface.pos).float()
     axis = torch.tensor([0.0, 0.0, 1.0]) if up else torch.from_numpy(surface.normal).float()
-    return describe(pos, radius=RADIUS * surface.voxel, axis=axis)
+    return descriptors.describe(pos, radius=RADIUS * surface.voxel, axis=axis, shells=SHELLS)
+
+
+def comparable(a: Tensor, b: Tensor, learnt: bool = True) -> tuple[Tensor, Tensor]:
+    """Descriptors of two clouds about normals as rows of length one: the more similar, the larger
+    their product. By the learnt projection, or by principal components."""
+    return projected(a, b) if learnt else whitened(a, b)
+
+
+def projected(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:  # (n, F), (m, F) -> (n, C), (m, C)
+    """What changes least between two views of one place (`weights/descriptors.json`)."""
+    a, b = (normalize(x @ projection()) for x in standardized(a, b))
+    return a, b
 
 
 def whitened(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:  # (n, F), (m, F)
-    """Principal components of both, of unit variance; rows of length one."""
-    both = torch.cat([a, b])
-    middle = both.mean(0)
-    deviation = both.std(0) + 1e-4
-    a, b = ((x - middle) / deviation for x in (a, b))
+    """Principal components of both, of unit variance."""
+    a, b = standardized(a, b)
     values, vectors = torch.linalg.eigh(torch.cov(torch.cat([a, b]).t().double()))
     P = (vectors / (values + _RIDGE * values.mean()).sqrt()).float()[:, -_COMPONENTS:]
-    unit = torch.nn.functional.normalize
-    return unit(a @ P), unit(b @ P)
+    return normalize(a @ P), normalize(b @ P)
+
+
+def standardized(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:  # (n, F), (m, F)
+    """Columns with mean 0 and variance 1 over both clouds, outliers cut."""
+    both = torch.cat([a, b])
+    middle, deviation = both.mean(0), both.std(0) + 1e-4
+    a, b = (((x - middle) / deviation).clamp(-_OUTLIER, _OUTLIER) for x in (a, b))
+    return a, b
+
+
+@lru_cache(maxsize=1)
+def projection() -> Tensor:  # (F, C)
+    """The learnt projection, which comes with the package."""
+    with as_file(files("veckm.weights") / "descriptors.safetensors") as path:
+        return load_file(path)["projection"]
 
 
 def nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:  # (n, F), (m, F) -> (n,), (n,)
