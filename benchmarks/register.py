@@ -133,7 +133,9 @@ def different(options: Options) -> Iterator[tuple[str, Pair]]:
 def measure(options: Options) -> Iterator[Row]:
     """All rows, part by part."""
     if "pair" in options.parts:
-        for pair in pairs(options.data, options.pairs):
+        for k, pair in enumerate(pairs(options.data, options.pairs)):
+            if k == 0:
+                align(pair, options.methods)  # libraries are loaded, threads started
             yield {"part": "pair", "name": pair.name, **align(pair, options.methods)}
     if "solvers" in options.parts:
         for pair in pairs(options.data, options.pairs):

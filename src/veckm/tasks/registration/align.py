@@ -21,7 +21,7 @@ from veckm.tasks.registration.surface import REACH, Surface, as_matrix, refine
 #: Motions that are compared, and voxels of the last refinement.
 _CANDIDATES, _FINE = 5, 20_000
 #: Points of the source that candidates, and the best of them, are refined by; of the target twice.
-_FEW, _SOME = 2000, 5000
+_FEW, _SOME = 2000, 4000
 #: Occupied voxels of the larger cloud: enough for a surface to keep its shape.
 VOXELS = 6000
 #: Matches that a motion needs at least.
@@ -103,7 +103,8 @@ def register(
         _check_sizes(p, q)
     found = _solve(p, q, up is not None, learnt, clock)
     with clock("refine"):
-        fine = max(voxel_size([x, y], _FINE), voxel / 4)
+        points = min(len(x) / len(p), len(y) / len(q)) / 2  # of a voxel, if half as many as points
+        fine = voxel / min(max(points, 1), _FINE / VOXELS) ** 0.5
         if found.aligned:
             local = refine(
                 Surface.of(x, fine, _SOME),

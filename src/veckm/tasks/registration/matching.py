@@ -18,6 +18,8 @@ from veckm.tasks.registration.surface import Surface
 RADIUS = 9.0
 #: The first shells of `veckm.describe`: the last takes a third of the time and adds little here.
 SHELLS = descriptors.SHELLS[:4]
+#: Error of the descriptors: far below what another view changes.
+_EPS = 0.03
 #: Rows that are compared at a time: their similarities stay in the cache.
 _ROWS = 512
 #: Principal components that are compared; variance below this share of the mean is noise.
@@ -30,7 +32,8 @@ def features(surface: Surface, up: bool = False) -> Tensor:  # (n, F) float32
     """Descriptors about the normals, or with `up` about z."""
     pos = torch.from_numpy(surface.pos).float()
     axis = torch.tensor([0.0, 0.0, 1.0]) if up else torch.from_numpy(surface.normal).float()
-    return descriptors.describe(pos, radius=RADIUS * surface.voxel, axis=axis, shells=SHELLS)
+    radius = RADIUS * surface.voxel
+    return descriptors.describe(pos, radius=radius, axis=axis, shells=SHELLS, eps=_EPS)
 
 
 def comparable(a: Tensor, b: Tensor, learnt: bool = True) -> tuple[Tensor, Tensor]:
@@ -76,15 +79,13 @@ def nearest(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:  # (n, F), (m, F) ->
 
 def mutual_matches(a: Tensor, b: Tensor) -> np.ndarray:  # (n, F), (m, F) -> (M, 2)
     """Rows of a and b that are nearest to each other, the most similar first."""
-    there, back = torch.empty(len(a), dtype=torch.int64), torch.zeros(len(b), dtype=torch.int64)
-    similarity, best = torch.empty(len(a)), torch.full((len(b),), -torch.inf)
+    there, similarity = torch.empty(len(a), dtype=torch.int64), torch.empty(len(a))
+    best = torch.full((len(b),), -torch.inf)
     for start in range(0, len(a), _ROWS):
         block = a[start : start + _ROWS] @ b.t()
         rows = slice(start, start + len(block))
         similarity[rows], there[rows] = block.max(1)
-        most, first = block.max(0)
-        back = torch.where(most > best, first + start, back)
-        best = torch.maximum(best, most)
-    mutual = (back[there] == torch.arange(len(a))).nonzero()[:, 0]
+        best = torch.maximum(best, block.amax(0))
+    mutual = (similarity >= best[there]).nonzero()[:, 0]
     mutual = mutual[similarity[mutual].argsort(descending=True, stable=True)]
     return torch.stack([mutual, there[mutual]], 1).numpy()
