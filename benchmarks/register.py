@@ -114,17 +114,20 @@ def _judged(pair: Pair, T: np.ndarray, spent: float) -> Row:
 
 
 def different(options: Options) -> Iterator[tuple[str, Pair]]:
-    """Pairs of clouds of different shapes, scaled to one size: one view of each object, a room and
-    a street; and views of meshes, all pairs of them."""
-    kept: dict[str, Pair] = {}
+    """Pairs of clouds of different shapes, scaled to one size: all views of the objects without
+    noise, a room and a street; and views of meshes, all pairs of them."""
+    kept: dict[tuple[str, str], Pair] = {}
     for pair in pairs(options.data, options.pairs):
-        kind, shape, *_ = pair.name.split("_")
-        label = f"{kind}_{shape}" if pair.set.startswith("objects") else kind
-        kept.setdefault(label, pair)
+        kind, *rest = pair.name.split("_")
+        if pair.set == "objects, noise 0":
+            kept[rest[1], rest[2]] = pair
+        elif not pair.set.startswith("objects"):
+            kept.setdefault((kind, ""), pair)
     for a, b in itertools.combinations(kept, 2):
-        if a.rpartition("_")[2] != b.rpartition("_")[2]:  # not one object with different noise
+        if a[0] != b[0]:
             x, y = (p.target / np.linalg.norm(np.ptp(p.target, 0)) for p in (kept[a], kept[b]))
-            yield "real", Pair(f"{a} / {b}", "different", x, y, np.eye(4))
+            name = f"{' '.join(a)} / {' '.join(b)}"
+            yield "real", Pair(name, "different", x, y, np.eye(4))
     if options.meshes is not None:
         for pair in views.different(views.meshes(options.meshes)):
             yield "meshes", pair
