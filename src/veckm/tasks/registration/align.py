@@ -28,6 +28,8 @@ VOXELS = 6000
 _MATCHES = 3
 #: Fewer voxels than this have no shape.
 _LEAST = 20
+#: How much the places of matches hold a motion that is believed; found on views of other meshes.
+_HELD = 3e-3
 #: The confidence from which an alignment is claimed.
 SURE = 0.5
 
@@ -139,7 +141,9 @@ def _solve(p: Surface, q: Surface, up: bool, learnt: bool, clock: _Clock) -> Reg
             tried.append((int(inliers.sum()) * min(shares), T, inliers, shares))
         best = max(tried, key=lambda each: each[0])
     _, T, inliers, shares = best
-    confidence, note = _confidence(int(inliers.sum()), len(rows), shares), ""
+    agree = rows[inliers.numpy(), 0]
+    places = Surface(p.pos[agree], p.normal[agree], p.voxel)
+    confidence, note = _confidence(places, len(rows), shares), ""
     free = max(len(p.free()), len(q.free()))
     if free:
         confidence, note = 0.0, FREE.get(free, FREE[3])
@@ -161,14 +165,19 @@ FREE = {
 }
 
 
-def _confidence(inliers: int, matches: int, shares: tuple[float, float]) -> float:
-    """From the matches that agree and the surface that lies together.
+def _confidence(places: Surface, matches: int, shares: tuple[float, float]) -> float:
+    """From the places whose matches agree and the surface that lies together.
 
     Wrong motions between clouds of different shapes gather up to about 1.5 % of the matches, right
-    ones between real scans ten times that. The middle is at 2 %, and 10 more for small clouds.
+    ones between real scans ten times that. The middle is at 2 %, and 10 more for small clouds. More
+    agree by chance where two flat pieces lie on each other; but such places can slide along
+    themselves, and say little of the motion.
     """
+    if len(places) < _MATCHES:
+        return 0.0
     chance = 10 + 0.02 * matches
-    score = 2.5 * math.log(max(inliers, 1) / chance) + 6 * (min(shares) - 0.15)
+    score = 2.5 * math.log(len(places) / chance) + 6 * (min(shares) - 0.15)
+    score += 2 * min(0.0, math.log(max(float(places.slips()[0][0]), 1e-9) / _HELD))
     return 1 / (1 + math.exp(-score))
 
 

@@ -74,13 +74,18 @@ class Surface:
         """The share of each that lies on the other."""
         return float(self.on(other).mean()), float(other.on(self).mean())
 
-    def free(self) -> list[np.ndarray]:  # each (6,): rotation and translation
-        """Motions that leave the surface as it is (Gelfand and Guibas, "Shape segmentation using
-        local slippage analysis", 2004): a sphere turns in 3 ways, a plane slides in 2."""
+    def slips(self) -> tuple[np.ndarray, np.ndarray]:  # (6,) ascending, (6, 6) its columns
+        """How much motions change the surface (Gelfand and Guibas, "Shape segmentation using local
+        slippage analysis", 2004), and the motions: mean square of n . (velocity of the point)."""
         x = self.pos - self.pos.mean(0)
         x = x / max(float(np.sqrt((x**2).sum(1).mean())), 1e-300)
         J = np.concatenate([np.cross(x, self.normal), self.normal], 1)
         values, vectors = np.linalg.eigh(J.T @ J / len(J))
+        return values, vectors
+
+    def free(self) -> list[np.ndarray]:  # each (6,): rotation and translation
+        """Motions that leave the surface as it is: 3 rotations of a sphere, 3 of a plane in itself."""
+        values, vectors = self.slips()
         noise = (0.5 * self.voxel / max(float(np.ptp(self.pos, 0).max()), 1e-300)) ** 2
         return [vectors[:, k] for k in np.flatnonzero(values < 1e-3 + noise)]
 
