@@ -84,6 +84,9 @@ def align(pair: Pair, only: tuple[str, ...]) -> Row:
     rows[peers.OURS] |= {"claimed": found.aligned, "confidence": found.confidence}
     rows[peers.OURS] |= {"overlap": found.overlap, "matches": len(found.matches)}
     rows[peers.OURS] |= {"parts": found.seconds, "inliers": int(found.inliers.sum())}
+    spent, plain = timed(lambda: peers.ours(pair.source, pair.target, learnt=False))
+    rows[peers.UNTRAINED] = _judged(pair, plain.transform.numpy(), spent)
+    rows[peers.UNTRAINED] |= {"claimed": plain.aligned, "confidence": plain.confidence}
     for name, method in wanted.items():
         for k in COARSER:
             voxel = k * found.voxel
@@ -91,7 +94,7 @@ def align(pair: Pair, only: tuple[str, ...]) -> Row:
             spent, T = timed(call)
             rows[f"{name}, {k} voxels"] = _judged(pair, T, spent)
     p, q = (Surface.of(x, found.voxel) for x in (pair.source, pair.target))
-    matches = {"veckm": peers.our_matches(p, q)}
+    matches = peers.our_matches(p, q)
     if peers.RANSAC in wanted:
         matches["FPFH"] = peers.fpfh_matches(p, q)
     shares = {
@@ -111,17 +114,20 @@ def _judged(pair: Pair, T: np.ndarray, spent: float) -> Row:
 
 
 def different(options: Options) -> Iterator[tuple[str, Pair]]:
-    """Pairs of clouds of different shapes, scaled to one size: one view of each object, a room and
-    a street; and views of meshes, all pairs of them."""
-    kept: dict[str, Pair] = {}
+    """Pairs of clouds of different shapes, scaled to one size: all views of the objects without
+    noise, a room and a street; and views of meshes, all pairs of them."""
+    kept: dict[tuple[str, str], Pair] = {}
     for pair in pairs(options.data, options.pairs):
-        kind, shape, *_ = pair.name.split("_")
-        label = f"{kind}_{shape}" if pair.set.startswith("objects") else kind
-        kept.setdefault(label, pair)
+        kind, *rest = pair.name.split("_")
+        if pair.set == "objects, noise 0":
+            kept[rest[1], rest[2]] = pair
+        elif not pair.set.startswith("objects"):
+            kept.setdefault((kind, ""), pair)
     for a, b in itertools.combinations(kept, 2):
-        if a.rpartition("_")[2] != b.rpartition("_")[2]:  # not one object with different noise
+        if a[0] != b[0]:
             x, y = (p.target / np.linalg.norm(np.ptp(p.target, 0)) for p in (kept[a], kept[b]))
-            yield "real", Pair(f"{a} / {b}", "different", x, y, np.eye(4))
+            name = f"{' '.join(a)} / {' '.join(b)}"
+            yield "real", Pair(name, "different", x, y, np.eye(4))
     if options.meshes is not None:
         for pair in views.different(views.meshes(options.meshes)):
             yield "meshes", pair
@@ -130,7 +136,9 @@ def different(options: Options) -> Iterator[tuple[str, Pair]]:
 def measure(options: Options) -> Iterator[Row]:
     """All rows, part by part."""
     if "pair" in options.parts:
-        for pair in pairs(options.data, options.pairs):
+        for k, pair in enumerate(pairs(options.data, options.pairs)):
+            if k == 0:
+                align(pair, options.methods)  # libraries are loaded, threads started
             yield {"part": "pair", "name": pair.name, **align(pair, options.methods)}
     if "solvers" in options.parts:
         for pair in pairs(options.data, options.pairs):

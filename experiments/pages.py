@@ -26,6 +26,7 @@ from benchmarks.register_parts import page as register
 
 from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
 from experiments.common import save
+from experiments.descriptors import compare
 from experiments.networks import curves, program
 from experiments.networks import pages as networks
 from experiments.networks.cases import TABLE5
@@ -69,6 +70,8 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     yield "networks_short", networks.short(lines) + "\n"
     metric = {f"Table {table.number}": table.metrics[0] for _, table in TABLES}
     yield "networks_curves", curves.draw(drawn, metric, images)
+    if (folder / "descriptors.json").exists():
+        yield "descriptors", compare.page(load("descriptors"))
     yield "table5", table5_parameters.page(load("table5"))
 
 

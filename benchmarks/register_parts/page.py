@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import tables
 from benchmarks.harness import seconds
 from benchmarks.register_parts.pairs import SETS
-from benchmarks.register_parts.peers import FGR, KISS, OURS, RANSAC
+from benchmarks.register_parts.peers import FGR, KISS, OURS, RANSAC, UNTRAINED
 from benchmarks.tables import Claim
 
 Rows = Sequence[dict[str, Any]]
@@ -76,7 +76,7 @@ def _sets(rows: Rows) -> Iterator[tuple[str, Rows]]:
 def _methods(rows: Rows) -> list[str]:
     coarser = [f"{name}, {k} voxels" for name in (RANSAC, FGR, KISS) for k in COARSER]
     found = {name for row in rows for name in row["methods"]}
-    return [name for name in (OURS, *coarser) if name in found]
+    return [name for name in (OURS, UNTRAINED, *coarser) if name in found]
 
 
 def _recall(rows: Rows) -> str:
@@ -95,7 +95,7 @@ def _recall(rows: Rows) -> str:
 
 def _matches(rows: Rows) -> str:
     lines = []
-    for kind in ("veckm", "FPFH"):
+    for kind in ("veckm", UNTRAINED, "FPFH"):
         shares = [_share(here, kind) for _, here in _sets(rows)]
         lines.append([kind, *("" if math.isnan(s) else f"{s:.3f}" for s in shares)])
     return tables.table(["descriptor", *(name for name, _ in _sets(rows))], lines)

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 import veckm
-from veckm.tasks.registration.matching import features, nearest, whitened
+from veckm.tasks.registration.matching import comparable, features, nearest
 from veckm.tasks.registration.surface import Surface
 
-OURS = "veckm.register"
+OURS, UNTRAINED = "veckm.register", "veckm, untrained"
 RANSAC, FGR, KISS = "Open3D: FPFH, RANSAC", "Open3D: FPFH, FGR", "KISS-Matcher"
 
 Method = Callable[[np.ndarray, np.ndarray, float], np.ndarray]  # clouds, voxel -> (4, 4)
@@ -98,15 +98,18 @@ def _kiss(x: np.ndarray, y: np.ndarray, voxel: float) -> np.ndarray:
     return T
 
 
-def ours(x: np.ndarray, y: np.ndarray) -> veckm.Registration:
+def ours(x: np.ndarray, y: np.ndarray, learnt: bool = True) -> veckm.Registration:
     """As users call it."""
-    return veckm.register(torch.from_numpy(x), torch.from_numpy(y))
+    return veckm.register(torch.from_numpy(x), torch.from_numpy(y), learnt=learnt)
 
 
-def our_matches(p: Surface, q: Surface) -> np.ndarray:
-    """The target keypoint with the nearest of our descriptors."""
-    a, b = whitened(features(p), features(q))
-    return nearest(a, b)[0].numpy()
+def our_matches(p: Surface, q: Surface) -> dict[str, np.ndarray]:
+    """The target keypoint with the nearest of our descriptors, with the projection and without."""
+    a, b = features(p), features(q)
+    return {
+        name: nearest(*comparable(a, b, learnt))[0].numpy()
+        for name, learnt in (("veckm", True), (UNTRAINED, False))
+    }
 
 
 def fpfh_matches(p: Surface, q: Surface) -> np.ndarray:

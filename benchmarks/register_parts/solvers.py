@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from benchmarks.register_parts.pairs import Pair
+from veckm.tasks.registration.align import VOXELS
 from veckm.tasks.registration.consensus import consensus
-from veckm.tasks.registration.matching import features, mutual_matches, whitened
+from veckm.tasks.registration.matching import comparable, features, mutual_matches
 from veckm.tasks.registration.sampling import voxel_size
 from veckm.tasks.registration.surface import REACH, Surface, as_matrix, refine
 
-_VOXELS = 6000  # those of veckm.register
 #: Reach of the refinements in voxels.
 _REACH = 3.0
 
@@ -26,9 +26,9 @@ Refinement = Callable[[Surface, Surface, np.ndarray], np.ndarray]  # with a star
 
 def compare(pair: Pair) -> dict[str, Any]:
     """Every solver on the same matches, then every refinement from the same motion."""
-    voxel = voxel_size([pair.source, pair.target], _VOXELS)
+    voxel = voxel_size([pair.source, pair.target], VOXELS)
     p, q = (Surface.of(x, voxel) for x in (pair.source, pair.target))
-    rows = mutual_matches(*whitened(features(p), features(q)))
+    rows = mutual_matches(*comparable(features(p), features(q)))
     matched = p.pos[rows[:, 0]], q.pos[rows[:, 1]]
     solved = {name: _run(pair, solve, *matched, voxel) for name, solve in solvers().items()}
     start = _consensus(*matched, voxel)

@@ -25,7 +25,7 @@ class Options:
     out: Path
     """Folder to write to; created if it does not exist."""
     only: tuple[str, ...] = ()
-    """encodings, cost, kernel, reconstruction, scales, sizes; all by default."""
+    """encodings, cost, kernel, reconstruction, scales, sizes, alignment, ...; all by default."""
     quick: bool = False
     """Small clouds, to see that it works."""
 

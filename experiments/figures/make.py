@@ -10,7 +10,16 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from experiments.figures import cost, encodings, kernel, normals, reconstruction, scales, sizes
+from experiments.figures import (
+    alignment,
+    cost,
+    encodings,
+    kernel,
+    normals,
+    reconstruction,
+    scales,
+    sizes,
+)
 from experiments.figures.style import styled
 from veckm.io.atomic import writing
 
@@ -47,6 +56,7 @@ FIGURES: dict[str, Drawing] = {
     "sizes": Drawing(sizes.TITLE, sizes.compute, sizes.draw),
     "normals_house": Drawing(normals.TITLE, normals.house, normals.draw),
     "normals_street": Drawing(normals.STREET, normals.street, normals.draw),
+    "alignment": Drawing(alignment.TITLE, alignment.compute, alignment.draw),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 import veckm
 from veckm.data import shapes
 from veckm.data.sampling import make_generator, rotation
-from veckm.tasks.registration import find, register
+from veckm.tasks.registration import find, matching, register
 from veckm.tasks.registration.consensus import consensus, kabsch
 from veckm.tasks.registration.matching import mutual_matches
 from veckm.tasks.registration.sampling import downsample, voxel_size
@@ -80,6 +82,36 @@ def test_units_large_coordinates_and_gravity(
     expected = units * source + shift
     assert (found.apply(units * (source @ turn)) - expected).abs().max() < 0.1 * units
     assert found.transform[2, 2] == pytest.approx(1, abs=1e-9)
+
+
+def test_without_the_learnt_projection_it_aligns_too(
+    pair: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+) -> None:
+    source, target, T = pair
+    first, second = (register(source, target, learnt=learnt) for learnt in (True, False))
+    assert not torch.equal(first.matches[:50], second.matches[:50])
+    for found in (first, second):
+        assert found.aligned
+        assert error(found.transform, T)[0] < 1
+
+
+def test_the_projection_is_small_and_fits_the_descriptors() -> None:
+    path = Path(matching.__file__).parents[2] / "weights" / "descriptors.safetensors"
+    assert path.stat().st_size < 1e6
+    some = Surface.of(shapes.torus(2000).pos.double().numpy(), 0.1)
+    assert matching.features(some).shape[1] == matching.projection().shape[0]
+
+
+def test_a_point_far_away_does_not_matter_to_the_voxels() -> None:
+    x = shapes.torus(5000).pos.double().numpy()
+    far = np.concatenate([x, [[1e12, 1e12, 1e12]]])
+    assert len(downsample(far, 0.1)) == len(downsample(x, 0.1)) + 1
+
+
+def test_other_units_are_suspected_where_sizes_differ() -> None:
+    statue, box = shapes.statue(3000).pos, shapes.box(3000).pos
+    assert "same units" in register(statue * 4, box).note
+    assert "same units" not in register(statue, box).note
 
 
 def test_different_shapes_are_not_aligned() -> None:

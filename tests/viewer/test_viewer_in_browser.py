@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from tabs import SCENE, changed, drawn
 from verbs import run
 
 pytest.importorskip("viser", reason="viser is not installed: pip install 'veckm[viewer]'")
 
 
+from veckm.cli.view import _describe
 from veckm.cloud import PointCloud
 from veckm.data import shapes
+from veckm.tasks.registration import register
 from veckm.viewer import Alignment, DisplayCloud, Page, serve
 from veckm.viewer.colors import SEQUENTIAL, map_colors
 from veckm.viewer.server import address
@@ -225,6 +228,45 @@ def test_two_scans_before_and_after_alignment_with_their_matches(open_tab, cloud
         bare = tab.still()
         columns = drawn(bare).any(0).astype(int)
         assert (np.diff(columns) == 1).sum() == 2  # side by side, with nothing between
+        page.stop()
+        assert tab.errors == []
+
+
+def test_a_clicked_point_colors_both_scans_by_the_similarity_of_descriptors(open_tab):
+    a, b = (shapes.statue(8000, seed).pos.double() for seed in (1, 2))
+    a, b = a[a[:, 0] < 0.35], b[b[:, 0] > -0.35]
+    turn = torch.tensor([[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]], dtype=torch.float64)
+    found = register(a @ turn.T + 40, b)
+    assert found.aligned
+    clouds = [PointCloud(x.numpy()) for x in (a @ turn.T + 40, b)]
+    first, second = (DisplayCloud.of(c, n) for c, n in zip(clouds, "ab", strict=True))
+    alignment = Alignment(*(x.numpy() for x in (found.transform, found.matches, found.inliers)))
+    with serve(port=0) as server:
+        page = Page(
+            server, first, second, color="descriptor", alignment=alignment, describe=_describe
+        )
+        page.start()
+        page.wait()
+        tab = open_tab(address(server))
+        tab.page.get_by_label("Alignment").click()
+        tab.page.get_by_text("before", exact=True).click()
+        tab.page.get_by_label("Matches as lines").uncheck()
+        page.wait()
+        bare = tab.still()
+        assert on_ramp(bare) < 0.5
+        left = bare.copy()
+        left[:, drawn(bare).any(0).nonzero()[0].mean().astype(int) :] = 255
+        tab.page.mouse.click(*on_cloud(left))
+        tab.until(lambda image: on_ramp(image) > 0.85, "similarity in both clouds")
+        page.wait()
+        tab.picture("view_descriptor")
+        assert page._picked is not None
+        k, row = page._picked
+        assert k == 0
+        like = page._painter._described(page.panel.state().settings.radius).similarity(0, row)
+        place = found.apply(torch.from_numpy(clouds[0].xyz[first.rows[row]]))
+        best = torch.from_numpy(clouds[1].xyz[second.rows][like[1].argmax()])
+        assert (place - best).norm() < 0.15  # of a statue of size 2
         page.stop()
         assert tab.errors == []
 

@@ -11,7 +11,7 @@ import torch
 from tyro.conf import Positional, arg
 
 from veckm.cli.text import labeled, number, seconds
-from veckm.cli.verb import OutputFile, Verb, check_output, coordinates, option, read_cloud
+from veckm.cli.verb import Flag, OutputFile, Verb, check_output, coordinates, option, read_cloud
 from veckm.cloud import PointCloud
 from veckm.io import WRITABLE, write
 from veckm.tasks.registration import Registration, register
@@ -36,6 +36,8 @@ class Register(Verb):
     """The moved source, or a folder for several; the name chooses the format."""
     up: Annotated[tuple[float, float, float] | None, option("X Y Z", "none")] = None
     """A direction that all clouds share, such as 0 0 1: rotations are about it then."""
+    untrained: Flag = False
+    """Compare descriptors by their principal components, not by the learnt projection."""
 
     def run(self) -> None:
         *sources, target = self._checked()
@@ -46,7 +48,7 @@ class Register(Verb):
         reports = []
         for path in sources:
             cloud = read_cloud(path)
-            found = register(coordinates(cloud).double(), fixed, up=up)
+            found = register(coordinates(cloud).double(), fixed, up=up, learnt=not self.untrained)
             out = self._output(path, len(sources))
             self.show(labeled("source", f"{path}, {len(cloud):,} points"), *_lines(found))
             if out is not None and found.aligned:

@@ -14,18 +14,22 @@ from torch import Tensor
 
 from veckm.inputs import check_points
 from veckm.tasks.registration.consensus import consensus
-from veckm.tasks.registration.matching import features, mutual_matches, whitened
+from veckm.tasks.registration.matching import comparable, features, mutual_matches
 from veckm.tasks.registration.sampling import voxel_size
 from veckm.tasks.registration.surface import REACH, Surface, as_matrix, refine
 
 #: Motions that are compared, and voxels of the last refinement.
 _CANDIDATES, _FINE = 5, 20_000
+#: Points of the source that candidates, and the best of them, are refined by; of the target twice.
+_FEW, _SOME = 2000, 4000
 #: Occupied voxels of the larger cloud: enough for a surface to keep its shape.
-_VOXELS = 6000
+VOXELS = 6000
 #: Matches that a motion needs at least.
 _MATCHES = 3
 #: Fewer voxels than this have no shape.
 _LEAST = 20
+#: How much the places of matches hold a motion that is believed; found on views of other meshes.
+_HELD = 3e-3
 #: The confidence from which an alignment is claimed.
 SURE = 0.5
 
@@ -70,6 +74,7 @@ def register(
     target: Tensor,  # (M, 3)
     *,
     up: Tensor | None = None,  # (3,)
+    learnt: bool = True,
 ) -> Registration:
     """The rigid motion of the source into the frame of the target; nothing to choose.
 
@@ -81,6 +86,8 @@ def register(
     Args:
         source, target: points, float32 or float64, from 20 points on, in any units.
         up: a direction that both clouds share, such as gravity; rotations are about it then.
+        learnt: compare descriptors by the learnt projection; with False, or with `up`, by principal
+            components of the two clouds.
 
     Example:
         >>> found = veckm.register(source, target)
@@ -90,18 +97,20 @@ def register(
     with clock("sample"):
         frame = _frame(up)
         clouds = [checked(x, name) for x, name in ((source, "source"), (target, "target"))]
-        middles = [(x.min(0) + x.max(0)) / 2 for x in clouds]
-        x, y = ((cloud - middle) @ frame for cloud, middle in zip(clouds, middles, strict=True))
-        voxel = voxel_size([x, y], _VOXELS)
+        middles = [middle(x) for x in clouds]
+        x, y = (cloud - at for cloud, at in zip(clouds, middles, strict=True))
+        x, y = (x, y) if up is None else (x @ frame, y @ frame)
+        voxel = voxel_size([x, y], VOXELS)
         p, q = (Surface.of(cloud, voxel) for cloud in (x, y))
         _check_sizes(p, q)
-    found = _solve(p, q, up is not None, clock)
+    found = _solve(p, q, up is not None, learnt, clock)
     with clock("refine"):
-        fine = max(voxel_size([x, y], _FINE), voxel / 4)
+        points = min(len(x) / len(p), len(y) / len(q)) / 2  # of a voxel, if half as many as points
+        fine = voxel / min(max(points, 1), _FINE / VOXELS) ** 0.5
         if found.aligned:
             local = refine(
-                Surface.of(x, fine),
-                Surface.of(y, fine),
+                Surface.of(x, fine, _SOME),
+                Surface.of(y, fine, 2 * _SOME),
                 found.transform.numpy(),
                 reach=voxel / fine,
                 up=up is not None,
@@ -110,10 +119,10 @@ def register(
     return _in_frame(found, frame, middles, clock.seconds)
 
 
-def _solve(p: Surface, q: Surface, up: bool, clock: _Clock) -> Registration:
+def _solve(p: Surface, q: Surface, up: bool, learnt: bool, clock: _Clock) -> Registration:
     """The best motion between two surfaces."""
     with clock("describe"):
-        a, b = whitened(features(p, up), features(q, up))
+        a, b = comparable(features(p, up), features(q, up), learnt and not up)
     with clock("match"):
         rows = mutual_matches(a, b)
     if len(rows) < _MATCHES:
@@ -124,20 +133,25 @@ def _solve(p: Surface, q: Surface, up: bool, clock: _Clock) -> Registration:
     with clock("solve"):
         found = consensus(matches[:, 0], matches[:, 1], REACH * p.voxel, _CANDIDATES, up)
     with clock("refine"):
-        tried = []
+        tried, part = [], p.part(_FEW)
         for R, t in zip(found.rotation, found.translation, strict=True):
-            T = refine(p, q, as_matrix(R, t), reach=3.0, rounds=6, up=up)
+            T = refine(part, q, as_matrix(R, t), reach=3.0, rounds=6, up=up)
             inliers = _agree(T, matches, REACH * p.voxel)
             shares = p.moved(T).shares(q)
             tried.append((int(inliers.sum()) * min(shares), T, inliers, shares))
         best = max(tried, key=lambda each: each[0])
     _, T, inliers, shares = best
-    confidence, note = _confidence(int(inliers.sum()), len(rows), shares), ""
+    agree = rows[inliers.numpy(), 0]
+    places = Surface(p.pos[agree], p.normal[agree], p.voxel)
+    confidence, note = _confidence(places, len(rows), shares), ""
     free = max(len(p.free()), len(q.free()))
     if free:
         confidence, note = 0.0, FREE.get(free, FREE[3])
     elif confidence < SURE:
         note = "the clouds do not seem to overlap: too few matches agree with one motion"
+        sizes = _sizes(p, q)
+        if max(sizes) > 2 * min(sizes):
+            note += f". They measure {sizes[0]:.3g} and {sizes[1]:.3g} across: the same units?"
     return Registration(
         torch.from_numpy(T), confidence, max(shares), matches, inliers, p.voxel, note=note
     )
@@ -151,14 +165,19 @@ FREE = {
 }
 
 
-def _confidence(inliers: int, matches: int, shares: tuple[float, float]) -> float:
-    """From the matches that agree and the surface that lies together.
+def _confidence(places: Surface, matches: int, shares: tuple[float, float]) -> float:
+    """From the places whose matches agree and the surface that lies together.
 
     Wrong motions between clouds of different shapes gather up to about 1.5 % of the matches, right
-    ones between real scans ten times that. The middle is at 2 %, and 10 more for small clouds.
+    ones between real scans ten times that. The middle is at 2 %, and 10 more for small clouds. More
+    agree by chance where two flat pieces lie on each other; but such places can slide along
+    themselves, and say little of the motion.
     """
+    if len(places) < _MATCHES:
+        return 0.0
     chance = 10 + 0.02 * matches
-    score = 2.5 * math.log(max(inliers, 1) / chance) + 6 * (min(shares) - 0.15)
+    score = 2.5 * math.log(len(places) / chance) + 6 * (min(shares) - 0.15)
+    score += 2 * min(0.0, math.log(max(float(places.slips()[0][0]), 1e-9) / _HELD))
     return 1 / (1 + math.exp(-score))
 
 
@@ -179,19 +198,30 @@ def checked(pos: Tensor, name: str) -> np.ndarray:  # (N, 3) float64
             f"give at least {_LEAST}, better 500"
         )
     x = pos.detach().cpu().double().numpy()
-    if not np.ptp(x, 0).any():
+    if not (x != x[0]).any():
         raise ValueError(f"all points of {name} are at one position: there is no shape to compare")
     return x
 
 
+def middle(x: np.ndarray) -> np.ndarray:  # (N, 3) -> (3,)
+    """The middle of the bounding box."""
+    columns = np.array(x.T, order="C")  # several times as fast as along rows
+    found: np.ndarray = (columns.min(1) + columns.max(1)) / 2
+    return found
+
+
 def _check_sizes(p: Surface, q: Surface) -> None:
     """Both clouds must be seen at the resolution that they share."""
-    sizes = [float(np.linalg.norm(np.ptp(s.pos, 0))) for s in (p, q)]
+    sizes = _sizes(p, q)
     if min(len(p), len(q)) < _LEAST and max(sizes) > 50 * min(sizes):
         raise ValueError(
             f"source and target measure {sizes[0]:.3g} and {sizes[1]:.3g} across: are they in the "
             "same units? Scale one of them first"
         )
+
+
+def _sizes(p: Surface, q: Surface) -> list[float]:
+    return [float(np.linalg.norm(np.ptp(s.pos, 0))) for s in (p, q)]
 
 
 def _frame(up: Tensor | None) -> np.ndarray:  # (3, 3): columns are the new axes

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Matches beyond this are left out, the worst first: S costs their cube.
-MOST = 1500
+#: Matches beyond this are left out, the worst first, and rows of S beyond that, those with fewest
+#: matches that keep their distance: S costs the square of the one times the other.
+MOST, _LIKELY = 1500, 600
 _SEEDS, _NEAR, _ROUNDS = 300, 20, 10
 
 
@@ -44,9 +45,11 @@ def consensus(
     p, q = source[:MOST], target[:MOST]
     compatible = (torch.cdist(p, p) - torch.cdist(q, q)).abs().lt(tolerance).float()
     compatible.fill_diagonal_(0)
-    support = compatible * (compatible @ compatible)
-    seeds = support.sum(1).topk(min(_SEEDS, len(p))).indices
-    weight, near = support[seeds].topk(min(_NEAR, len(p)), dim=1)
+    likely = compatible.sum(1).topk(min(_LIKELY, len(p))).indices
+    support = compatible[likely] * (compatible[likely] @ compatible)
+    best = support.sum(1).topk(min(_SEEDS, len(likely))).indices
+    seeds = likely[best]
+    weight, near = support[best].topk(min(_NEAR, len(p)), dim=1)
     weight = torch.cat([weight.amax(1, keepdim=True).clamp_min(1), weight], 1).double()
     near = torch.cat([seeds[:, None], near], 1)  # the seed itself is one of them
     R, t = kabsch(p[near], q[near], weight, up)

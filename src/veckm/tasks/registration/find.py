@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veckm.inputs import check_count
-from veckm.tasks.registration.align import FREE, checked
+from veckm.tasks.registration.align import FREE, checked, middle
 from veckm.tasks.registration.consensus import MOST, consensus
 from veckm.tasks.registration.matching import features, nearest, whitened
 from veckm.tasks.registration.sampling import voxel_size
@@ -56,7 +56,7 @@ def find(
     """
     check_count(most, "most")
     x, y = checked(part, "part"), checked(scene, "scene")
-    middles = [(cloud.min(0) + cloud.max(0)) / 2 for cloud in (x, y)]
+    middles = [middle(cloud) for cloud in (x, y)]
     x, y = x - middles[0], y - middles[1]
     voxel = max(voxel_size([x], _PART), voxel_size([y], _SCENE))
     p, q = Surface.of(x, voxel), Surface.of(y, voxel)

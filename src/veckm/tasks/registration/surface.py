@@ -12,6 +12,7 @@ from torch import Tensor
 
 from veckm.functional import moments
 from veckm.knn import build_tree, query
+from veckm.tasks.normals.eigen import packed, smallest
 from veckm.tasks.registration.sampling import downsample
 
 #: Radius of the window that normals are taken in, and reach of a correspondence, in voxels.
@@ -33,17 +34,24 @@ class Surface:
     voxel: float
 
     @classmethod
-    def of(cls, x: np.ndarray, voxel: float) -> Surface:  # (N, 3)
-        """The cloud at this resolution."""
+    def of(cls, x: np.ndarray, voxel: float, most: int | None = None) -> Surface:  # (N, 3)
+        """The cloud at this resolution; an even part of it if there are more than `most`."""
         pos = downsample(x, voxel)
         here = torch.from_numpy(pos).float()
-        around = moments(here, radius=_WINDOW * voxel, engine="neighbors", eps=1e-2)
-        normal = torch.linalg.eigh(around.covariance.double())[1][..., 0].numpy()
+        step = 1 if most is None else -(-len(pos) // most)
+        pos, some = pos[::step], None if step == 1 else here[::step]
+        around = moments(here, queries=some, radius=_WINDOW * voxel, engine="neighbors", eps=1e-2)
+        normal = smallest(packed(around.covariance.double())).t().numpy()
         hollow = (normal * around.mean.double().numpy()).sum(1) > 0
         return cls(pos, np.where(hollow[:, None], -normal, normal), voxel)
 
     def __len__(self) -> int:
         return len(self.pos)
+
+    def part(self, most: int) -> Surface:
+        """At most so many of the points, evenly."""
+        rows = slice(None, None, -(-len(self) // most))
+        return Surface(self.pos[rows], self.normal[rows], self.voxel)
 
     @cached_property
     def tree(self) -> cKDTree:
@@ -66,13 +74,18 @@ class Surface:
         """The share of each that lies on the other."""
         return float(self.on(other).mean()), float(other.on(self).mean())
 
-    def free(self) -> list[np.ndarray]:  # each (6,): rotation and translation
-        """Motions that leave the surface as it is (Gelfand and Guibas, "Shape segmentation using
-        local slippage analysis", 2004): a sphere turns in 3 ways, a plane slides in 2."""
+    def slips(self) -> tuple[np.ndarray, np.ndarray]:  # (6,) ascending, (6, 6) its columns
+        """How much motions change the surface (Gelfand and Guibas, "Shape segmentation using local
+        slippage analysis", 2004), and the motions: mean square of n . (velocity of the point)."""
         x = self.pos - self.pos.mean(0)
         x = x / max(float(np.sqrt((x**2).sum(1).mean())), 1e-300)
         J = np.concatenate([np.cross(x, self.normal), self.normal], 1)
         values, vectors = np.linalg.eigh(J.T @ J / len(J))
+        return values, vectors
+
+    def free(self) -> list[np.ndarray]:  # each (6,): rotation and translation
+        """Motions that leave the surface as it is: 3 rotations of a sphere, 3 of a plane in itself."""
+        values, vectors = self.slips()
         noise = (0.5 * self.voxel / max(float(np.ptp(self.pos, 0).max()), 1e-300)) ** 2
         return [vectors[:, k] for k in np.flatnonzero(values < 1e-3 + noise)]
 
@@ -110,7 +123,7 @@ def refine(
         delta = np.zeros(6)
         delta[6 - len(H) :] = -np.linalg.solve(H, (J * weight[:, None]).T @ residual)
         T = about(middle, delta[:3] / scale, delta[3:]) @ T
-        if np.linalg.norm(delta) < 1e-4 * source.voxel:
+        if now <= source.voxel and np.linalg.norm(delta) < 1e-3 * source.voxel:
             break
     return T
 

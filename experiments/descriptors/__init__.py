@@ -1,0 +1,1 @@
+"""The learnt projection of descriptors: its training, and what it wins."""
