@@ -11,7 +11,7 @@ import viser
 from veckm.viewer.alignment import Alignment, Describe, move
 from veckm.viewer.camera import Cameras
 from veckm.viewer.colors import Legend
-from veckm.viewer.display import DisplayCloud
+from veckm.viewer.display import DRAWN, DisplayCloud
 from veckm.viewer.encodings import Settings
 from veckm.viewer.fields import ENCODED, first_color
 from veckm.viewer.paint import Painter, Picked, clean
@@ -26,9 +26,8 @@ _APART = 1.2
 _INLIERS, _OUTLIERS = (0, 158, 115), (190, 60, 60)
 #: Radius of the marker of a picked point, in pixels.
 _MARK = 5.0
-#: Points that are drawn of each cloud where it fills the page, several for every pixel; more as the
-#: camera comes nearer. A browser without a graphics card takes almost a second for a million.
-_DRAWN, _NEARER = 1_000_000, 1.2
+#: How much nearer the camera comes before more points are drawn.
+_NEARER = 1.2
 #: Points of each cloud that the camera is placed by.
 _SAMPLE = 10_000
 
@@ -209,7 +208,7 @@ class Page:
         nearer = self._cameras.fitted / self._cameras.pixel
         for scene in self._scene:
             scene.resize(self._point_size)
-            scene.draw_at_most(_DRAWN * nearer**2 if nearer > _NEARER else _DRAWN)
+            scene.draw_at_most(DRAWN * nearer**2 if nearer > _NEARER else DRAWN)
 
     def _save(self, client: viser.ClientHandle) -> None:
         """Send the browser a picture of the scene on white."""
