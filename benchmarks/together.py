@@ -28,15 +28,14 @@ from typing import Any
 import numpy as np
 import tyro
 
-from benchmarks.harness import log, metadata, seconds
+from benchmarks.harness import log, metadata
 from benchmarks.scan_parts.child import veckm
+from benchmarks.scan_parts.pages import together_page
 from veckm.data import shapes
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Processes at once, the threads of each, and how many times as long as one alone each may take.
-PROCESSES, THREADS, TARGET = 4, 2, 2.5
-#: How many times as long as the normals alone `veckm normals` with its defaults may take.
-DEFAULTS = 2.0
+#: Processes at once, the threads of each.
+PROCESSES, THREADS = 4, 2
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,6 @@ def measure_defaults(path: Path, rounds: int) -> dict[str, Any]:
         alone.append(computing(path, "--orient", "none", "--no-curvature"))
         defaults.append(computing(path))
     ratio = statistics.median(defaults) / statistics.median(alone)
-    print(
-        f"{path.name}: normals alone {seconds(statistics.median(alone))}, with the defaults "
-        f"{seconds(statistics.median(defaults))}: {ratio:.2f}x, "
-        f"{'PASS' if ratio <= DEFAULTS else 'MISS'} at {DEFAULTS}x"
-    )
     return {"cloud": path.name, "alone": alone, "defaults": defaults, "ratio": ratio}
 
 
@@ -122,11 +116,7 @@ def main(options: Options) -> int:
         found["defaults"] = measure_defaults(options.cloud, options.rounds)
     path.write_text(json.dumps(found, indent=1) + "\n")
     log(f"saved in {path}")
-    print(
-        f"alone on {THREADS // 2} thread {seconds(alone)}, the slowest of {PROCESSES} at once "
-        f"{seconds(slowest)}: {ratio:.2f}x, {'PASS' if ratio <= TARGET else 'MISS'} at {TARGET}x; "
-        f"on one thread each {control:.2f}x"
-    )
+    print(together_page(found))
     return 0
 
 

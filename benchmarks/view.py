@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 import tyro
 
-from benchmarks import tables
 from benchmarks.harness import log, metadata
+from benchmarks.scan_parts.pages import view_page
 from veckm import write
 from veckm.cloud import PointCloud
 from veckm.data import shapes
@@ -47,10 +47,6 @@ from veckm.viewer.server import address
 SLIDERS = {"radius": 1, "detail": 2, "D": 3, "noise": 4}
 #: A card that is not there is imitated; windows are not opened.
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-
-
-#: Targets: seconds to the first picture, bytes of the process, seconds after a slider.
-FIRST, MEMORY, SLIDER = 15.0, 2 << 30, 2.0
 
 
 @dataclass(frozen=True)
@@ -197,28 +193,14 @@ def main(options: Options) -> int:
     result = {
         "meta": meta,
         "load": load,
-        "options": vars(options),
+        "options": {"scan": options.scan, "points": options.points, "dim": options.dim},
         "first": first,
         "sliders": times,
     }
     path = options.output / f"view-{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
-    print(f"{meta['date']}, commit {meta['commit']}, {meta['cpu']}, {meta['cores']} cores, "
-          f"load {load:.1f} before, browser without a graphics card\n")  # fmt: skip
-    n, dim = f"{options.scan:,} points", f"{options.points:,} points, D = {options.dim}"
-    lines = [
-        row(f"first picture, {n}", first["shown"], FIRST, "s"),
-        row(f"memory, {n}", first["memory"] / 2**30, MEMORY / 2**30, "GiB"),
-        *(row(f"{name}, {dim}", statistics.median(t), SLIDER, "s") for name, t in times.items()),
-    ]
-    print(tables.table(["what", "measured", "target", "met"], lines))
+    print(view_page(result))
     return 0
-
-
-def row(what: str, value: float, target: float, unit: str) -> list[str]:
-    """One line of the table."""
-    met = "yes" if value <= target else "**missed**"
-    return [what, f"{value:.2f} {unit}", f"{target:g} {unit}", met]
 
 
 if __name__ == "__main__":
