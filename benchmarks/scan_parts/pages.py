@@ -41,8 +41,14 @@ def _feature_claims(rows: list[dict[str, Any]]) -> list[Claim]:
     few = [row["veckm"] / min(row[m] for m in PGEOF) for row in rows if row["neighbors"] < MANY]
     many = [row["veckm"] / min(row[m] for m in PGEOF) for row in rows if row["neighbors"] >= MANY]
     return [
-        Claim.at_most(f"the faster pgeof, below {MANY} neighbors, worst cloud", max(few), SLOWER),
-        Claim.at_most(f"the faster pgeof, {MANY} neighbors or more, worst", max(many), 1.0),
+        Claim.at_most(
+            f"veckm / the faster of pgeof's two, below {MANY} neighbors, worst case",
+            max(few),
+            SLOWER,
+        ),
+        Claim.at_most(
+            f"veckm / the faster of pgeof's two, {MANY} or more, worst case", max(many), 1.0
+        ),
     ]
 
 
