@@ -67,13 +67,16 @@ def _feature_times(rows: list[dict[str, Any]]) -> str:
 
 def _forests(rows: list[dict[str, Any]]) -> str:
     cell = "{accuracy:.1%}, F1 {f1:.3f}"
+    some = [row for row in rows if any(row[k]["f1"] for k in FORESTS)]
     lines = [
         [row["cloud"], f"{row['ground']:.0%}", *(cell.format(**row[k]) for k in FORESTS)]
+        if row in some
+        else [row["cloud"], f"{row['ground']:.0%}", "no ground in the half for the test", "", ""]
         for row in rows
     ]
     mean = [
-        f"{statistics.mean(row[k]['accuracy'] for row in rows):.1%}, "
-        f"F1 {statistics.mean(row[k]['f1'] for row in rows):.3f}"
+        f"{statistics.mean(row[k]['accuracy'] for row in some):.1%}, "
+        f"F1 {statistics.mean(row[k]['f1'] for row in some):.3f}"
         for k in FORESTS
     ]
     return table(["cloud", "ground", *FORESTS], [*lines, ["mean", "", *mean]])
