@@ -33,7 +33,7 @@ _CELLS = 4
 _WIDEST = {torch.float32: 128.0, torch.float64: 1e9}
 #: Groups of blocks whose neighbors are looked up at once.
 _LOOKUP = 8
-#: Errors from which on the exponent may be rounded to about 1e-5, which takes half the time.
+#: Errors from which on the exponent of such products may be rounded to about 1e-5.
 _ROUGH = 1e-3
 #: Neighbors that are kept for later products: so many rows for each query.
 _KEPT = 64
@@ -108,7 +108,8 @@ class NeighborsOperator(Operator):
         if isinstance(window, Gaussian):
             # Zero beyond the reach also where a block sees farther: parts add up to the whole.
             self._least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
-            if geometry.in_dim > 1 and geometry.eps >= _ROUGH:
+            narrow = block_points == _NARROW_POINTS
+            if narrow and geometry.in_dim > 1 and geometry.eps >= _ROUGH:
                 self._extended = extended(self.target.local, window.beta)
 
     @cached_property
