@@ -15,6 +15,7 @@ has got its new colors.
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +34,8 @@ from typing import Any
 import numpy as np
 import tyro
 
-from benchmarks import tables
 from benchmarks.harness import log, metadata
+from benchmarks.scan_parts.pages import view_page
 from veckm import write
 from veckm.cloud import PointCloud
 from veckm.data import shapes
@@ -46,10 +47,6 @@ from veckm.viewer.server import address
 SLIDERS = {"radius": 1, "detail": 2, "D": 3, "noise": 4}
 #: A card that is not there is imitated; windows are not opened.
 ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-
-
-#: Targets: seconds to the first picture, bytes of the process, seconds after a slider.
-FIRST, MEMORY, SLIDER = 15.0, 2 << 30, 2.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,8 @@ class Options:
 
 
 @contextmanager
-def browser_page(url: str) -> Iterator[Any]:
-    """The address in a browser without a window."""
+def browser_page(url: str, displayed: Callable[[np.ndarray], None] | None = None) -> Iterator[Any]:
+    """The address in a browser without a window; every frame it displays goes to a function."""
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium") or shutil.which("google-chrome")
@@ -79,9 +76,25 @@ def browser_page(url: str) -> Iterator[Any]:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=ARGUMENTS)
         tab = browser.new_page(viewport={"width": 1100, "height": 860})
+        if displayed is not None:
+            record(tab, displayed)
         tab.goto(url)
         yield tab
         browser.close()
+
+
+def record(tab: Any, displayed: Callable[[np.ndarray], None]) -> None:
+    """Call a function with every displayed frame: screenshots would make the browser draw more."""
+    import imageio.v3 as iio
+
+    session = tab.context.new_cdp_session(tab)
+
+    def got(event: dict[str, Any]) -> None:
+        session.send("Page.screencastFrameAck", {"sessionId": event["sessionId"]})
+        displayed(iio.imread(io.BytesIO(base64.b64decode(event["data"])))[..., :3])
+
+    session.on("Page.screencastFrame", got)
+    session.send("Page.startScreencast", {"format": "jpeg", "quality": 60})
 
 
 def scan_file(path: Path, n: int) -> None:
@@ -111,24 +124,29 @@ def first_picture(options: Options) -> dict[str, float]:
             assert process.stdout is not None
             line = next(line for line in process.stdout if line.startswith("page"))
             served = time.perf_counter() - start
-            with browser_page(line.split()[1]) as tab:
+            times: list[float] = []
+
+            def displayed(image: np.ndarray) -> None:
+                if drawn(image):
+                    times.append(time.perf_counter() - start)
+
+            with browser_page(line.split()[1], displayed) as tab:
                 until(tab, "shown after", 300)
                 sent = time.perf_counter() - start
-                while not drawn(tab):
-                    tab.wait_for_timeout(100)
-                shown = time.perf_counter() - start
+                while not times and time.perf_counter() - start < 300:
+                    tab.wait_for_timeout(50)
+                shown = times[0]
             peak = Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
         finally:
             process.kill()
     return {"served": served, "sent": sent, "shown": shown, "memory": int(peak) * 1024}
 
 
-def drawn(tab: Any) -> bool:
-    """Whether a fiftieth of the scene, left of the panel, is no longer white."""
-    import imageio.v3 as iio
-
-    scene = iio.imread(io.BytesIO(tab.screenshot(timeout=300_000)))[200:, :680, :3]
-    return float((scene < 250).any(-1).mean()) > 0.02
+def drawn(image: np.ndarray) -> bool:  # (H, W, 3)
+    """Whether a fiftieth of the scene, left of the panel and below messages, is no longer white."""
+    height, width = image.shape[:2]
+    scene = image[height // 4 :, : int(0.6 * width)]
+    return float((scene < 235).any(-1).mean()) > 0.02
 
 
 def until(tab: Any, text: str, seconds: float = 60) -> None:
@@ -175,28 +193,14 @@ def main(options: Options) -> int:
     result = {
         "meta": meta,
         "load": load,
-        "options": vars(options),
+        "options": {"scan": options.scan, "points": options.points, "dim": options.dim},
         "first": first,
         "sliders": times,
     }
     path = options.output / f"view-{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
-    print(f"{meta['date']}, commit {meta['commit']}, {meta['cpu']}, {meta['cores']} cores, "
-          f"load {load:.1f} before, browser without a graphics card\n")  # fmt: skip
-    n, dim = f"{options.scan:,} points", f"{options.points:,} points, D = {options.dim}"
-    lines = [
-        row(f"first picture, {n}", first["shown"], FIRST, "s"),
-        row(f"memory, {n}", first["memory"] / 2**30, MEMORY / 2**30, "GiB"),
-        *(row(f"{name}, {dim}", statistics.median(t), SLIDER, "s") for name, t in times.items()),
-    ]
-    print(tables.table(["what", "measured", "target", "met"], lines))
+    print(view_page(result))
     return 0
-
-
-def row(what: str, value: float, target: float, unit: str) -> list[str]:
-    """One line of the table."""
-    met = "yes" if value <= target else "**missed**"
-    return [what, f"{value:.2f} {unit}", f"{target:g} {unit}", met]
 
 
 if __name__ == "__main__":

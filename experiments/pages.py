@@ -23,6 +23,7 @@ from benchmarks.normals_parts import charts
 from benchmarks.normals_parts import page as normals
 from benchmarks.normals_parts.cases import Results as NormalsResults
 from benchmarks.register_parts import page as register
+from benchmarks.scan_parts import pages as real
 
 from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
 from experiments.common import save
@@ -82,7 +83,14 @@ def _benchmarks(folder: Path, images: Path) -> dict[str, str]:
     encode = Results.merged([Results.load(path) for path in runs("encode")])
     own = NormalsResults.merged([NormalsResults.load(path) for path in runs("normals")])
     aligned = [json.loads(p.read_text()) for p in runs("register")]
-    return {
+    made = {}
+    if found := runs("features"):
+        made["features"] = real.features_page([json.loads(p.read_text()) for p in found])
+    if found := runs("together"):
+        made["together"] = real.together_page(json.loads(found[-1].read_text()))
+    if found := runs("view"):
+        made["view"] = real.view_page(json.loads(found[-1].read_text()))
+    return made | {
         **({"register": register.page(register.merged(aligned))} if aligned else {}),
         "encode": report.page(encode, plots.draw(encode, images)),
         "encode_short": report.short(encode),

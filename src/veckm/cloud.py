@@ -28,6 +28,8 @@ COLOR_NAMES = (
 )
 #: How the names of earlier normals end that were kept.
 BEFORE = "_before"
+#: Fields in which PCL packs colors into the bits of one number.
+PACKED = ("rgb", "rgba")
 _COMBINED = {"normals": ("normal", "normals"), "colors": ("color", "colors", "rgb", "rgba")}
 
 
@@ -136,7 +138,7 @@ class PointCloud:
         found = self._stacked("colors", COLOR_NAMES)
         if found is not None:
             return found
-        for name in ("rgb", "rgba"):  # PCL packs them into the bits of one number
+        for name in PACKED:
             packed = self.fields.get(name)
             if packed is not None and packed.ndim == 1 and packed.dtype.itemsize == 4:
                 bits = np.ascontiguousarray(packed).view(np.uint32)
@@ -175,3 +177,8 @@ class PointCloud:
             if values is not None and values.ndim == 2 and values.shape[1] >= 3:
                 return values[:, :3]
         return None
+
+
+def written(value: np.generic) -> str:
+    """A number with the digits that its dtype has, at most ten: 0.26 and not 0.2599999905."""
+    return f"{float(str(value)):.10g}"

@@ -216,7 +216,7 @@ def test_options_that_do_not_parse_exit_with_two(cloud, capsys, args):
 
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(tmp_path, cloud, capsys):
     (tmp_path / "folder.npy").mkdir()
-    assert "written as .npy" in fails(capsys, "encode", cloud, "-o", tmp_path / "f.txt")
+    assert "written as .ply or" in fails(capsys, "encode", cloud, "-o", tmp_path / "f.pdf")
     assert "there is no folder" in fails(capsys, "encode", cloud, "-o", tmp_path / "no" / "f.npy")
     assert "is a folder" in fails(capsys, "encode", cloud, "-o", tmp_path / "folder.npy")
     assert "is the cloud itself" in fails(capsys, "encode", cloud, "-o", cloud)
@@ -326,3 +326,26 @@ def test_as_a_process_it_needs_no_file_and_leaves_stderr_clean():
     report = json.loads(done.stdout)
     assert report["cloud"]["points"] == 30_000
     assert report["result"]["shape"] == [30_000, 8]
+
+
+@pytest.mark.parametrize("more", [("--components", 4), ("--dim", 4), ("--dtype", "float16")])
+def test_encodings_become_fields_of_a_cloud_in_memory_and_in_tiles(tmp_path, capsys, more):
+    source, whole, tiles = (tmp_path / f"{name}.laz" for name in ("in", "whole", "tiles"))
+    pos = shapes.statue(3000).pos.double().numpy()
+    veckm.write(source, veckm.PointCloud(pos, fields={"gps_time": np.arange(3000.0)}))
+    asked = ("encode", source, "--radius", 0.2, "--engine", "neighbors", "--dim", 8, *more)
+    assert run(capsys, *asked, "-o", whole, "--quiet") == (0, "", "")
+    assert run(capsys, *asked, "-o", tiles, "--tile", 1000, "--quiet") == (0, "", "")
+    a, b, before = veckm.read(whole), veckm.read(tiles), veckm.read(source)
+    new = [name for name in a.fields if name not in before.fields]
+    assert len(new) == {"--components": 4, "--dim": 8, "--dtype": 16}[more[0]]
+    assert list(a.fields) == list(b.fields)
+    np.testing.assert_array_equal(a.fields["gps_time"], before.fields["gps_time"])
+    for name in new:
+        assert a.fields[name].std() > 1e-3
+        np.testing.assert_allclose(a.fields[name], b.fields[name], atol=5e-3)
+
+
+def test_too_many_fields_are_refused_before_encoding(tmp_path, cloud, capsys):
+    assert "give --components 16" in fails(capsys, "encode", cloud, "-o", tmp_path / "out.laz")
+    assert not (tmp_path / "out.laz").exists()

@@ -115,3 +115,26 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, cloud, capsys):
     flat = tmp_path / "flat.npy"
     np.save(flat, np.zeros((4, 2), np.float32))
     assert "(N, 3)" in fails(capsys, "normals", flat)
+
+
+def test_normals_point_to_where_a_moving_scanner_was(tmp_path, capsys):
+    """A wall seen first from one side and then from the other."""
+    rng = np.random.default_rng(0)
+    wall = rng.random((2000, 3)) * [10.0, 1e-3, 5.0]
+    time = np.repeat([100.0, 200.0], 1000)
+    scan, track, out = tmp_path / "wall.laz", tmp_path / "track.csv", tmp_path / "out.laz"
+    veckm.write(scan, veckm.PointCloud(wall, fields={"gps_time": time}))
+    track.write_text("time,x,y,z\n90,5,-20,2\n110,5,-20,2\n190,5,20,2\n210,5,20,2\n")
+    asked = ("normals", scan, "--trajectory", track)
+    code, text, err = run(capsys, *asked, "-o", out)
+    assert (code, err) == (0, "")
+    assert "towards the sensor" in text
+    across = veckm.read(out).normals[:, 1]
+    assert (across[:1000] < -0.9).all()
+    assert (across[1000:] > 0.9).all()
+    assert "exclude each other" in fails(capsys, *asked, "--orient", "up")
+    assert "in memory" in fails(capsys, *asked, "--tile", 1000, "-o", tmp_path / "tiles.laz")
+    track.write_text("0 5 -20 2\n50 5 -20 2\n")
+    assert "has times 0 to 50, the points 100 to 200" in fails(capsys, *asked)
+    track.write_text("0 5 -20\n")
+    assert "must have columns time, x, y, z" in fails(capsys, *asked)

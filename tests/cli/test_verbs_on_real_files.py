@@ -52,6 +52,8 @@ REFUSED = {
     ("encode", "lots_of_vlr.las"): "give --radius",
     ("convert.laz", "region_growing_rgb_tutorial.pcd"): "LAS cannot hold points with NaN",
 }
+#: Files of one point, which has no density to suggest a radius by.
+ALONE = ("bad_points_1.1.las", "lots_of_vlr.las")
 NOTED = {
     "bunny5000.pts": "promises 1500 points, but 35947 follow",
     "region_growing_rgb_tutorial.pcd": "47,353 of 307,200 points have no coordinates",
@@ -132,6 +134,21 @@ def test_normals_come_beside_what_was_there(path, tmp_path, capsys):
         assert (cosine > -0.25).all()  # ground that is seen at a grazing angle is turned up
     ground = level_ground(path, after)
     assert (after.normals[ground, 2] > 0).mean() >= 0.99 if ground.any() else True
+
+
+def test_features_come_beside_what_was_there(path, tmp_path, capsys):
+    out = tmp_path / "out.npz"
+    radius = "2" if path.name in ALONE else ""
+    asked = ("--radii", radius) if radius else ()
+    if succeeds(capsys, "features", "features", path, "-o", out, "--no-height", *asked) is None:
+        return
+    before, after = veckm.read(path), veckm.read(out)
+    same_places(after, before)
+    new = [name for name in after.fields if name not in before.fields]
+    assert len(new) == (1 if radius else 3) * 22
+    good = np.isfinite(before.pos).all(1)
+    for name in new:
+        np.testing.assert_array_equal(np.isfinite(after.fields[name]), good)
 
 
 def test_encodings_have_a_row_a_point(path, tmp_path, capsys):

@@ -90,9 +90,11 @@ def test_half_precision_has_real_and_imaginary_parts_in_turn(tmp_path: Path, clo
     )
 
 
-def test_encodings_are_arrays(tmp_path: Path, cloud: Cloud) -> None:
-    with pytest.raises(FileError, match=r"out\.ply.*written as \.npy"):
-        run(cloud[0], tmp_path / "out.ply", Encode(4, (0.1,)))
+def test_outputs_without_room_for_encodings_are_refused(tmp_path: Path, cloud: Cloud) -> None:
+    with pytest.raises(FileError, match=r"out\.npz.*cannot be written by range"):
+        run(cloud[0], tmp_path / "out.npz", Encode(4, (0.1,)))
+    with pytest.raises(FileError, match=r"out\.ply.*too many fields"):
+        run(cloud[0], tmp_path / "out.ply", Encode(256, (0.1,)))
     assert not list(tmp_path.glob("out*"))
 
 

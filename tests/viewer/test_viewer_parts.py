@@ -14,12 +14,13 @@ from veckm.cloud import PointCloud
 from veckm.data import shapes
 from veckm.functional import similarity
 from veckm.palette import Palette
-from veckm.viewer import DisplayCloud, encodings
+from veckm.viewer import DisplayCloud, encodings, serve
+from veckm.viewer.camera import likely_up
 from veckm.viewer.colors import DIVERGING, SEQUENTIAL, by_range, by_signed, map_colors
 from veckm.viewer.display import thin
 from veckm.viewer.encodings import Encodings, Settings, match
 from veckm.viewer.picked import cross_section, draw
-from veckm.viewer.scene import pick
+from veckm.viewer.scene import SceneCloud, pick
 from veckm.viewer.worker import Worker
 
 
@@ -265,3 +266,34 @@ def test_a_palette_spreads_the_projections_over_the_bytes():
     expected = (share.clamp(0, 1) * 255).round()
     assert float((palette.colors(G).float() - expected).abs().max()) <= 1  # of rounding
     assert 0 < sum(palette.shares) < 1
+
+
+def test_up_is_minus_y_for_what_a_depth_camera_sees_and_z_for_all_else():
+    rng = np.random.default_rng(0)
+    z = rng.uniform(0.8, 3.5, 5000)
+    frame = np.stack([z * rng.uniform(-0.55, 0.55, 5000), z * rng.uniform(-0.4, 0.4, 5000), z], 1)
+    assert likely_up(frame) == "-y"
+    assert likely_up(frame - [0, 0, 2]) == "z"  # points behind it
+    assert (
+        likely_up(rng.random((5000, 3)) * [6, 5, 3] + [0, 0, 0.1]) == "z"
+    )  # a room
+    assert likely_up(rng.random((5000, 3)) * [900, 900, 30] + [5e5, 4e6, 100]) == "z"
+
+
+def test_a_sample_is_sent_first_and_the_rest_when_it_is_drawn():
+    placed = np.random.default_rng(0).random((600_000, 3), dtype=np.float32)
+    rgb = np.zeros((600_000, 3), np.uint8)
+    with serve(port=0) as server:
+        scene = SceneCloud(server.scene, "first")
+        scene.draw_at_most(1)
+        scene.draw(placed, rgb, 0.01)
+        assert [len(part.points) for part in scene._points] == [200_000]
+        np.testing.assert_array_equal(scene._points[0].points, placed[::3])
+        scene.draw_at_most(600_000)
+        assert sum(len(part.points) for part in scene._points) == 600_000
+        scene.draw(placed, rgb + 9, 0.02)  # only the colors change
+        assert all((part.colors == 9).all() for part in scene._points)
+        scene.draw_at_most(250_000)
+        assert [part.visible for part in scene._points] == [True, False, False]
+        scene.draw(placed[:1000], rgb[:1000], 0.01)
+        assert [len(part.points) for part in scene._points] == [1000]

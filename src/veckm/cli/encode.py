@@ -17,11 +17,14 @@ from veckm.cli import text
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import CloudVerb
 from veckm.cli.verb import OutputFile, coordinates, finite_rows, option, read_all, save_array
+from veckm.cloud import PointCloud
 from veckm.components import principal_components
 from veckm.engines.phasors import as_real
+from veckm.io import WRITABLE, write
+from veckm.io.output import check_writable
 from veckm.planning import EngineName, Plan
 from veckm.progress import begin, passes
-from veckm.scan.encode import working_dtype
+from veckm.scan.encode import field_names, with_encoding, working_dtype
 from veckm.scan.spool import scatter
 from veckm.sizes import DEFAULT_DETAIL, WindowName
 
@@ -37,15 +40,18 @@ class Encode(CloudVerb):
 
     veckm encode scan.ply -o features.npy --dim 64 --radius 0.1
 
+    veckm encode scan.laz -o features.laz --components 8
+
     veckm encode scans/ --out-dir features --radius 0.1
 
     An interrupted run in tiles is resumed by the same command.
     """
 
-    contents, suffixes = "encodings", (".npy",)
+    contents, suffixes = "encodings", WRITABLE
 
     output: OutputFile = None
-    """Where the encodings are written: .npy, one row per point."""
+    """An array .npy, one row per point, or the cloud with the encodings as fields, extra fields in
+    LAS: veckm_re0, veckm_im0 and so on, or veckm_0 to veckm_7 with --components 8."""
     dtype: Literal["complex64", "float16"] = "complex64"
     """Of the output; float16 stores interleaved real and imaginary parts, in half of the space."""
     components: Annotated[int | None, option("K", "none")] = None
@@ -105,6 +111,9 @@ class Encode(CloudVerb):
         x = pos.double()
         x = x - (x.amin(0) + x.amax(0)) / 2
         x = x.to(working_dtype(x, encoder.alpha[0], self.eps))
+        if self._names is not None and self.output is not None:
+            blank = dict.fromkeys(self._names, np.zeros(0, np.float32))
+            check_writable(self.output, cloud[:0].with_fields(**blank))
         about = self.show_cloud(pos)
         note, computed_in = _rounding(pos, encoder.radius[0]), str(x.numpy().dtype)
         self.show(*([] if note is None else [labeled("note", note)]))
@@ -122,14 +131,14 @@ class Encode(CloudVerb):
             cloud={**about, "computed_in": computed_in, "note": note},
             setting={**sizes, "suggested": suggested, "dim": self.dim, "seed": self.seed},
             engine={"engine": plan.engine, "eps": self.eps, "expected": expected},
-            result=self._write(G, rows, len(cloud), spent),
+            result=self._write(G, rows, cloud, spent),
         )
 
     def _write(
         self,
         G: Tensor,  # (M, D) complex64
         rows: np.ndarray,  # (M,)
-        count: int,
+        cloud: PointCloud,
         spent: float,
     ) -> dict[str, object]:
         """Write the encodings of some rows in the requested form; returns what is reported."""
@@ -137,17 +146,37 @@ class Encode(CloudVerb):
             G = principal_components([G], self.components).project(G)
         elif self.dtype == "float16":
             G = as_real(G).half()
-        stored = G.numpy() if len(rows) == count else scatter(G.numpy(), rows, count)
-        if self.output is not None:
+        stored = G.numpy() if len(rows) == len(cloud) else scatter(G.numpy(), rows, len(cloud))
+        names = self._names
+        if self.output is not None and names is not None:
+            write(self.output, with_encoding(cloud, names, stored))
+        elif self.output is not None:
             save_array(self.output, stored)
         self.show(
             labeled("time", text.pace(len(G), spent)),
             labeled("result", f"{stored.shape} {stored.dtype}, {text.bytes_of(stored.nbytes)}"),
-            *([] if self.output is None else [labeled("written", str(self.output))]),
+            *([labeled("written", str(self.output))] if self.output and names is None else []),
         )
+        if names is not None:
+            self.written()
         about = {"shape": stored.shape, "dtype": str(stored.dtype), "bytes": stored.nbytes}
         threads = torch.get_num_threads()
         return {**about, "seconds": spent, "threads": threads, "output": self.output}
+
+    @property
+    def _names(self) -> list[str] | None:
+        """Names of the new fields; None if the encodings are written as an array."""
+        if self.output is None or self.output.suffix.lower() == ".npy":
+            return None
+        width, kind = self.dim, "<c8"
+        if self.components is not None:
+            width, kind = self.components, "<f4"
+        elif self.dtype == "float16":
+            width, kind = 2 * self.dim, "<f2"
+        return field_names(self.output, width, kind)
+
+    def _suffix(self, path: Path) -> str:
+        return super()._suffix(path) if self.batch.suffix is not None else ".npy"
 
     def _encoder(self, radius: float | None) -> VecKM:
         default = None if self.alpha is not None else DEFAULT_DETAIL

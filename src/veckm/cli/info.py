@@ -12,11 +12,11 @@ import torch
 
 from veckm import VecKM, suggest_radius
 from veckm.cli import text
-from veckm.cli.survey import Survey
+from veckm.cli.survey import Survey, as_written
 from veckm.cli.text import labeled, number
 from veckm.cli.tiles import LARGE
 from veckm.cli.verb import Columns, Flag, InputFile, Verb, note, read_all
-from veckm.cloud import PointCloud
+from veckm.cloud import PACKED, PointCloud
 from veckm.io import FileError, Source, source_if_by_range
 from veckm.io.crs import describe_crs
 from veckm.io.formats import find
@@ -70,6 +70,7 @@ class Info(Verb):
         if survey.missing:
             note(f"{survey.missing:,} of {count:,} points have no coordinates (NaN)")
         crs = describe_crs(header)
+        kind = np.float64 if header.origin.any() else header.pos.dtype
         trial: dict[str, Any] = {"spacing": None, "radius": None, "tried": 0, "costs": []}
         if not self.quick:
             extent = float(max(high - low))
@@ -80,8 +81,8 @@ class Info(Verb):
             "format": find(self.cloud).name,
             "bytes": self.cloud.stat().st_size,
             "points": count,
-            "low": low.tolist(),
-            "high": high.tolist(),
+            "low": [as_written(value) for value in low.astype(kind)],
+            "high": [as_written(value) for value in high.astype(kind)],
             "fields": {
                 k: " x ".join(map(str, (v.dtype, *v.shape[1:]))) for k, v in header.fields.items()
             },
@@ -110,9 +111,9 @@ def _lines(about: dict[str, Any]) -> list[str]:
     ]
     for name, dtype in about["fields"].items():
         low, high = about["ranges"].get(name, ("", ""))
-        out.append(
-            labeled("", f"  {name} {dtype}, {low:.10g} to {high:.10g}" if high != "" else name)
-        )
+        span = "" if high == "" else f", {low:.10g} to {high:.10g}"
+        span = ", packed red, green and blue" if name in PACKED else span
+        out.append(labeled("", f"  {name} {dtype}{span}"))
     if about["classes"]:
         parts = [f"{n} {count:,}" for n, count in about["classes"].items()]
         out.append(labeled("classes", ", ".join(parts)))

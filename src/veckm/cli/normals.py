@@ -21,6 +21,7 @@ from veckm.io import WRITABLE, write
 from veckm.io.formats import open_source
 from veckm.io.output import check_missing, check_writable
 from veckm.io.source import Source
+from veckm.io.trajectory import sensor_positions
 from veckm.progress import begin, passes
 from veckm.scan.normals import with_estimate
 from veckm.scan.spool import Arrays, chunks_of, scatter
@@ -30,6 +31,8 @@ from veckm.tasks.normals.estimate import network
 from veckm.tasks.normals.evaluate import angle_error, best_k, rmse
 from veckm.tasks.normals.stats import Chunks
 
+#: The field of LAS that a trajectory is looked up by.
+_TIME = "gps_time"
 #: Neighbors of PCA as users take them.
 _USUAL = 30
 
@@ -59,6 +62,9 @@ class Normals(CloudVerb):
     seen from above, else consistent."""
     viewpoint: Annotated[tuple[float, float, float] | None, option("X Y Z", "of the file")] = None
     """Position of the scanner; normals point towards it."""
+    trajectory: Annotated[Path | None, option("FILE", "none")] = None
+    """Positions of a moving scanner, a table of time, x, y, z: normals point to where it was at the
+    gps_time of their points. For clouds in memory."""
     curvature: Flag = True
     """Leave principal curvatures out, which saves time."""
     method: Method = "network"
@@ -153,15 +159,29 @@ class Normals(CloudVerb):
         orient: Orientation = self.orient
         why: str = orient
         place = None if cloud.viewpoint is None else torch.from_numpy(cloud.viewpoint)
+        given = "--viewpoint" if self.trajectory is None else "--trajectory"
         if self.viewpoint is not None:
             place = torch.tensor(self.viewpoint, dtype=torch.float64)
-            if orient not in ("auto", "viewpoint"):
-                raise ValueError(f"--viewpoint and --orient {orient} exclude each other")
+        if self.trajectory is not None:
+            if self.viewpoint is not None:
+                raise ValueError("--viewpoint and --trajectory exclude each other")
+            if _TIME not in cloud.fields:
+                raise ValueError(f"{self.cloud}: has no {_TIME}, which --trajectory needs")
+            if not len(cloud):
+                raise ValueError(
+                    f"{self.cloud}: is processed in tiles, and --trajectory needs it in memory; "
+                    "give --viewpoint, or split it"
+                )
+            place = torch.from_numpy(sensor_positions(self.trajectory, cloud.fields[_TIME]))
+        if (self.viewpoint or self.trajectory) and orient not in ("auto", "viewpoint"):
+            raise ValueError(f"{given} and --orient {orient} exclude each other")
         if orient == "auto":
             survey = self.cloud is not None and self.cloud.suffix.lower() in (".las", ".laz")
             orient, why = choose_direction(chunks, sensor=place is not None, survey=survey)
         if orient == "viewpoint" and place is None:
-            raise ValueError("--orient viewpoint needs --viewpoint X Y Z: the file gives none")
+            raise ValueError(
+                "--orient viewpoint needs --viewpoint X Y Z or --trajectory: the file gives none"
+            )
         return orient, place if orient == "viewpoint" else None, why
 
     def _check_room(self, output: Path, header: PointCloud, missing: bool = False) -> None:

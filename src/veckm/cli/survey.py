@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from veckm.cloud import PointCloud
+from veckm.cloud import PointCloud, written
 from veckm.io.las import CLASSES
 
 #: Points in a cell of the ground on average, and cells at most.
@@ -52,7 +53,7 @@ class Survey:
         found = [np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)]
         low, high = self.ranges.get(name, found)
         pair = [min(low, found[0]), max(high, found[1])]
-        self.ranges[name] = [x if isinstance(x, int | float) else x.item() for x in pair]
+        self.ranges[name] = [x if isinstance(x, int | float) else as_written(x) for x in pair]
 
     @property
     def density(self) -> float | None:
@@ -67,3 +68,8 @@ class Survey:
             CLASSES[code] if code < len(CLASSES) else f"class {code}": count
             for code, count in sorted(self.codes.items())
         }
+
+
+def as_written(value: np.generic) -> Any:
+    """A number without the digits that its dtype does not have."""
+    return float(written(value)) if isinstance(value, np.float32) else value.item()

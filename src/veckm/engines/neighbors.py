@@ -20,17 +20,21 @@ from veckm.engines.blocks import Blocks, Group, boxes, octree, within
 from veckm.engines.geometry import Geometry, Points
 from veckm.engines.operator import Engine, Operator, Proposal
 from veckm.engines.phasors import Modulation, Phasors, Reader, Writer, plain_reader, plain_writer
-from veckm.engines.windows import Gaussian, Scratch
+from veckm.engines.windows import Gaussian, Scratch, extended
 from veckm.parallel import one_thread, share, workers
 
 #: Points of a block: enough for an efficient matrix product, few enough to stay compact.
 _BLOCK_POINTS = 96
+#: The same for products of few columns, such as moments, where starting each costs more than it.
+_NARROW, _NARROW_POINTS = 16, 256
 #: Cells of the curve across a reach.
 _CELLS = 4
 #: Sides of a block in radii: coordinates about its center must tell neighbors apart.
 _WIDEST = {torch.float32: 128.0, torch.float64: 1e9}
 #: Groups of blocks whose neighbors are looked up at once.
 _LOOKUP = 8
+#: Errors from which on the exponent of such products may be rounded to about 1e-5.
+_ROUGH = 1e-3
 #: Neighbors that are kept for later products: so many rows for each query.
 _KEPT = 64
 #: Ranges of cells that a block may look up, on average.
@@ -56,7 +60,8 @@ class Neighbors(Engine):
             + m * near * (2 * columns * rates.flop + rates.distance)
             + rows * columns * geometry.points.pos.element_size() * rates.row_byte
         )
-        return Proposal(seconds, lambda: NeighborsOperator(geometry))
+        block = _NARROW_POINTS if columns <= _NARROW else _BLOCK_POINTS
+        return Proposal(seconds, lambda: NeighborsOperator(geometry, block))
 
     def least(self, geometry: Geometry, columns: int) -> float:
         return super().least(geometry, columns) + geometry.size / 2 * self.rates(geometry).search
@@ -80,25 +85,40 @@ class NeighborsOperator(Operator):
     """K in tiles: a block of queries and the points near it, W v with W[q, j] = w(x_j - q)."""
 
     @one_thread()
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, geometry: Geometry, block_points: int = _BLOCK_POINTS) -> None:
         super().__init__(geometry)
+        self._block_points = block_points
         if geometry.device.type != "cpu":
             raise ValueError(
                 f"engine 'neighbors' runs on the CPU only and pos is on {geometry.device}: use "
                 "engine='grid' or 'dense' there, or pos.cpu()"
             )
         self.reach = geometry.window.reach(geometry.eps, geometry.in_dim)
-        self.source = _blocks(geometry.points, self.reach)
-        self.target = self.source if geometry.same else _blocks(geometry.queries, self.reach)
+        self.source = _blocks(geometry.points, self.reach, block_points)
+        self.target = self.source
+        if not geometry.same:
+            self.target = _blocks(geometry.queries, self.reach, block_points)
         self.search = Search(self.source, self.target, self.reach)
         groups = self.target.groups
         self._tasks = [groups[i : i + _LOOKUP] for i in range(0, len(groups), _LOOKUP)]
         self._kept: dict[int, list[list[Tensor]]] = {}
         self._room = _KEPT * len(geometry.queries)
+        window = geometry.window
+        self._extended: Tensor | None = None
+        if isinstance(window, Gaussian):
+            # Zero beyond the reach also where a block sees farther: parts add up to the whole.
+            self._least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
+            narrow = block_points == _NARROW_POINTS
+            if narrow and geometry.in_dim > 1 and geometry.eps >= _ROUGH:
+                self._extended = extended(self.target.local, window.beta)
 
     @cached_property
     def T(self) -> Operator:
-        return self if self.geometry.same else NeighborsOperator(self.geometry.swapped)
+        return (
+            self
+            if self.geometry.same
+            else NeighborsOperator(self.geometry.swapped, self._block_points)
+        )
 
     def product(self, values: Tensor) -> Tensor:
         out = device.empty(len(self.geometry.queries), values.shape[1], values)
@@ -187,21 +207,23 @@ class NeighborsOperator(Operator):
     def _tile(self, block: int, own: slice, near: Tensor, scratch: Scratch) -> Tile:
         """A block of queries and the points near it, about its center; valid until the next."""
         x = (self.search.points[near] - self.target.center[block]).to(self.target.local.dtype)
-        squared, window = scratch.squared(self.target.local[own], x), self.geometry.window
+        window = self.geometry.window
+        if self._extended is not None and isinstance(window, Gaussian):
+            W = scratch.gaussian(self._extended[own], x, window.beta)
+            return own, near, threshold(W, self._least, 0.0, inplace=True), x
+        squared = scratch.squared(self.target.local[own], x)
         if not isinstance(window, Gaussian) or self.geometry.in_dim == 1:
             return own, near, window(squared, inplace=True), x  # on a line eps needs what is cut
-        # Zero beyond the reach also where the block sees farther: a part has the sums of the whole.
-        least = math.exp(-0.5 * (window.beta * self.reach) ** 2)
         W = squared.mul_(-0.5 * window.beta**2).exp_()
-        return own, near, threshold(W, least, 0.0, inplace=True), x
+        return own, near, threshold(W, self._least, 0.0, inplace=True), x
 
 
-def _blocks(points: Points, reach: float) -> Blocks:
+def _blocks(points: Points, reach: float, most: int) -> Blocks:
     """Blocks that are neither crowded nor so wide that local coordinates lose their digits."""
     widest = _WIDEST[points.pos.dtype] * reach
 
     def price(sides: Tensor, count: Tensor) -> Tensor:
-        bad = (count > _BLOCK_POINTS) | (sides.amax(1) > widest)
+        bad = (count > most) | (sides.amax(1) > widest)
         return 1.0 + bad.double() * count
 
     return octree(points.curve(reach / _CELLS), reach / _CELLS, price)

@@ -71,14 +71,30 @@ class Scratch:
     def __init__(self, like: Tensor) -> None:
         self.held = like.new_empty(2, 0)
 
-    def squared(self, y: Tensor, x: Tensor) -> Tensor:  # (n, D_in), (m, D_in) -> (n, m)
-        """|y - x|^2 for all pairs, by differences: no cancellation. Valid until the next call."""
-        n, m = len(y), len(x)
+    def pair(self, n: int, m: int) -> tuple[Tensor, ...]:  # (n, m), (n, m)
+        """Room for two tables."""
         if self.held.shape[1] < n * m:
             self.held = self.held.new_empty(2, n * m)
-        out, step = self.held[:, : n * m].view(2, n, m).unbind()
+        return self.held[:, : n * m].view(2, n, m).unbind()
+
+    def gaussian(self, y: Tensor, x: Tensor, beta: float) -> Tensor:  # (n, D_in + 2), (m, D_in)
+        """exp(-beta^2 |y - x|^2 / 2), (n, m), from `extended` y: the exponent is one product, whose
+        rounding grows with the distances from the origin. Valid until the next call."""
+        square = x.square().sum(1, keepdim=True).mul_(-0.5 * beta**2)
+        right = torch.cat((x, torch.ones_like(square), square), 1)
+        return torch.mm(y, right.t(), out=self.pair(len(y), len(x))[0]).exp_()
+
+    def squared(self, y: Tensor, x: Tensor) -> Tensor:  # (n, D_in), (m, D_in) -> (n, m)
+        """|y - x|^2 for all pairs, by differences: no cancellation. Valid until the next call."""
+        out, step = self.pair(len(y), len(x))
         out.zero_()
         for b, a in zip(x.t().contiguous(), y.t(), strict=True):
             torch.sub(a[:, None], b, out=step)
             out.addcmul_(step, step)
         return out
+
+
+def extended(y: Tensor, beta: float) -> Tensor:  # (n, D_in) -> (n, D_in + 2)
+    """The rows of :meth:`Scratch.gaussian`."""
+    square = y.square().sum(1, keepdim=True).mul_(-0.5 * beta**2)
+    return torch.cat((beta**2 * y, square, torch.ones_like(square)), 1)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from veckm.cloud import PointCloud
 from veckm.components import principal_components
 from veckm.encoder import VecKM
 from veckm.engines import Norm
@@ -16,12 +17,16 @@ from veckm.engines.lattice import Lattice
 from veckm.inputs import SMALLEST_EPS
 from veckm.io.atomic import writing
 from veckm.io.errors import FileError
+from veckm.io.formats import find, streams
+from veckm.io.output import create_sink
 from veckm.io.source import Source
 from veckm.scan.operation import Advance, Operation
-from veckm.scan.spool import Arrays, Spool
+from veckm.scan.spool import Arrays, Spool, chunks_of
 from veckm.scan.tiles import neighborhood
 from veckm.sizes import WindowName, make_window
 
+#: Fields that encodings may become: the records of LAS have room for 341.
+_MOST_FIELDS = 256
 #: Bytes of the output that are in memory at a time.
 _BLOCK = 1 << 23
 
@@ -97,10 +102,20 @@ class Encode(Operation):
             reach = max(reach, *(3 * Lattice.for_accuracy(b, self.eps, 3).reach for b in betas))
         return reach * (1 + 1e-6)
 
+    @property
+    def form(self) -> tuple[int, str]:
+        """Numbers of each point, and their dtype."""
+        width = self.dim * len(self.radius)
+        if self.components is not None:
+            return self.components, "<f4"
+        return (2 * width, "<f2") if self.dtype == "float16" else (width, "<c8")
+
     def check(self, output: Path) -> None:
-        """Encodings are written as an array."""
+        """An array, or a cloud with as many further fields, in a format written by range."""
         if output.suffix.lower() != ".npy":
-            raise FileError(output, "encodings are written as .npy; choose a name that ends so")
+            field_names(output, *self.form)
+            if find(output, write=True).writer is None:
+                raise FileError(output, f"cannot be written by range; {streams()} can")
 
     def tile(self, phase: str, spool: Spool, tile: int, stats: Any) -> Arrays:
         """Encode the points of a tile among those around it."""
@@ -117,7 +132,7 @@ class Encode(Operation):
         return {"encoding": encoded.numpy()}
 
     def write(self, source: Source, spool: Spool, path: Path, advance: Advance) -> None:
-        """A .npy file in the order of the points of the input."""
+        """A .npy file in the order of the points of the input, or the input with new fields."""
 
         def load(tile: int) -> torch.Tensor:
             return torch.from_numpy(spool.load("encode", tile, "encoding"))
@@ -126,12 +141,19 @@ class Encode(Operation):
             found = load(tile) if reduce is None else reduce.project(load(tile))
             return {"encoding": found.numpy()}
 
-        width, kind, reduce = self.dim * len(self.radius), "<c8", None
+        (width, kind), reduce = self.form, None
         if self.components is not None:
-            width, kind = self.components, "<f4"
             reduce = principal_components(map(load, range(spool.tiles)), self.components)
-        elif self.dtype == "float16":
-            width, kind = 2 * width, "<f2"
+        if path.suffix.lower() != ".npy":
+            names = field_names(path, width, kind)
+            with create_sink(path, source, dict.fromkeys(names, np.dtype("f4"))) as append:
+                columns = spool.in_input_order(results, path.parent)
+                for part, found in zip(chunks_of(source.count), columns, strict=True):
+                    append(
+                        with_encoding(source.read(part.start, part.stop), names, found["encoding"])
+                    )
+                    advance(part.stop - part.start)
+            return
         step = max(1, _BLOCK // (width * np.dtype(kind).itemsize))
         with writing(path) as file:
             shape = (source.count, width)
@@ -140,6 +162,25 @@ class Encode(Operation):
             for found in spool.in_input_order(results, path.parent, step):
                 file.write(found["encoding"].data)
                 advance(len(found["encoding"]))
+
+
+def field_names(path: Path, width: int, kind: str) -> list[str]:
+    """Names of the fields that encodings become in a cloud."""
+    count = width * (2 if kind == "<c8" else 1)
+    if count > _MOST_FIELDS:
+        raise FileError(
+            path,
+            f"{count} numbers per point are too many fields, at most {_MOST_FIELDS}: give "
+            "--components 16 (components=16 in Python), a smaller dim, or a name that ends in .npy",
+        )
+    pair = ("re", "im") if kind in ("<c8", "<f2") else ("",)
+    return [f"veckm_{part}{k}" for k in range(count // len(pair)) for part in pair]
+
+
+def with_encoding(cloud: PointCloud, names: list[str], found: np.ndarray) -> PointCloud:
+    """A cloud with its encodings, (N, width), as fields in float32."""
+    numbers = found.view(np.float32) if found.dtype.kind == "c" else found.astype(np.float32)
+    return cloud.with_fields(**dict(zip(names, numbers.T.copy(), strict=True)))
 
 
 def working_dtype(x: torch.Tensor, alpha: float, eps: float) -> torch.dtype:  # (N, 3)

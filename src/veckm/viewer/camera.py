@@ -21,9 +21,23 @@ UPS = ("z", "y", "-y", "-z", "x", "-x")
 FOV, _ASPECT, _HEIGHT = float(np.deg2rad(50.0)), 0.9, 860
 #: Share of the points that need not be in the picture: a few are often far away.
 _OUTSIDE = 0.01
+#: The view of a depth camera: tangents of half its angles, how far off its middle they may be, as a
+#: share of them, and the least ratio of the farthest and the nearest point.
+_VIEW, _DEPTHS = (0.25, 0.8, 0.25), 1.5
 _MARGIN, _SAMPLE = 1.04, 20_000
 #: A change of size too small to be seen.
 _SAME = 0.02
+
+
+def likely_up(points: np.ndarray) -> str:  # (M, 3) in the coordinates of the file
+    """-y for what a camera at the origin sees, in its frame (x right, y down, z ahead); else z."""
+    x, y, z = points.T
+    if not z.min() > 0 or z.max() < _DEPTHS * z.min():
+        return "z"
+    ends = np.quantile([x / z, y / z], [_OUTSIDE / 2, 1 - _OUTSIDE / 2], axis=1)  # low, high
+    middle, half = np.abs(ends.mean(0)), np.diff(ends, axis=0)[0] / 2
+    seen = (half > _VIEW[0]) & (half < _VIEW[1]) & (middle < _VIEW[2] * half)
+    return "-y" if seen.all() else "z"
 
 
 def basis(up: str) -> np.ndarray:  # (3, 3)
@@ -65,13 +79,15 @@ class Cameras:
 
     Attributes:
         pixel: the size that a page draws as one pixel at the middle of the picture.
+        fitted: the same where the whole cloud fills the page.
     """
 
     def __init__(self, server: viser.ViserServer, moved: Callable[[], None]) -> None:
         self._server, self._moved = server, moved
         self._points, self._view, self._up = np.zeros((1, 3)), "Fit", "z"
         self._last: dict[int, tuple[np.ndarray, float]] = {}  # position and shape of each page
-        self.pixel = 1e-3
+        self.pixel = self.fitted = 1e-3
+        self._answered = False  # whether a page has told where its camera is
 
     def follow(self) -> None:
         """Place the cameras of pages that open from now on, and call ``moved`` when one moves."""
@@ -85,7 +101,7 @@ class Cameras:
             position, target = fit(points, view, up)
             self._server.initial_camera.fov = FOV
             _place(self._server.initial_camera, position, target)
-            self.pixel = _pixel(position - target, FOV, _HEIGHT)
+            self.pixel = self.fitted = _pixel(position - target, FOV, _HEIGHT)
         self._points, self._view, self._up = points, view, up
         for client in clients:
             self._place(client)
@@ -98,6 +114,7 @@ class Cameras:
         camera = client.camera
         position, target = fit(self._points, self._view, self._up, camera.aspect, camera.fov)
         self._last[client.client_id] = position, camera.aspect
+        self.fitted = _pixel(position - target, camera.fov, camera.image_height)
         with client.atomic():
             _place(camera, position, target)
 
@@ -106,10 +123,11 @@ class Cameras:
         away = camera.position - camera.look_at
         still = np.linalg.norm(camera.position - position) < 0.01 * np.linalg.norm(away)
         if still and abs(camera.aspect - aspect) > 0.01 * aspect:
-            self._place(client)
+            self._place(client)  # the page answers with its new camera
+            return
         now = _pixel(away, camera.fov, camera.image_height)
-        if abs(now - self.pixel) > _SAME * self.pixel:
-            self.pixel = now
+        if abs(now - self.pixel) > _SAME * self.pixel or not self._answered:
+            self.pixel, self._answered = now, True
             self._moved()
 
 

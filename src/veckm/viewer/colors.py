@@ -103,16 +103,21 @@ def by_range(
     some = values[:: max(1, len(values) // _SAMPLE)]
     low, high = np.nanpercentile(some, [2, 98]).tolist() if not np.isnan(some).all() else (0.0, 1.0)
     for digits in range(3, 12):  # as many as it takes to tell the ends apart
-        labels = f"{low + offset:.{digits}g}", f"{high + offset:.{digits}g}"
+        labels = rounded(low + offset, digits), rounded(high + offset, digits)
         if labels[0] != labels[1]:
             break
     return Coloring(map_colors(values, low, high), Legend(title, labels, SEQUENTIAL, note))
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits."""
+    return f"{float(f'{value:.{digits}g}'):,.10g}"
+
+
 def by_signed(values: np.ndarray, title: str, note: str = "") -> Coloring:  # (M,)
     """Colors about zero, symmetric; 5 % of the values lie beyond the ends."""
     end = float(np.percentile(np.abs(values), 95))
-    legend = Legend(title, (f"{-end:.3g}", "0", f"{end:.3g}"), DIVERGING, note)
+    legend = Legend(title, (rounded(-end), "0", rounded(end)), DIVERGING, note)
     return Coloring(map_colors(values, -end, end, DIVERGING), legend)
 
 

@@ -13,6 +13,9 @@ from veckm.inputs import check_count
 
 #: Points per cell, about, where the density is estimated.
 _PER_CELL = 32
+#: Points that are drawn where a cloud fills the page, several for every pixel; more as the camera
+#: comes nearer. A browser without a graphics card takes almost a second for a million.
+DRAWN = 1_000_000
 #: Points that are moved at a time, without a copy of all of them in float64.
 _BLOCK = 1 << 18
 
@@ -107,6 +110,8 @@ class DisplayCloud:
                 f"{len(self.rows):,} of {len(self.pos):,} points shown: "
                 "sparse regions whole, dense ones subsampled at random"
             )
+        if len(self) > DRAWN:
+            text += f"; from afar a sample of {DRAWN:,} is drawn"
         return text if self.numbers is None else f"{text}; those with NaN coordinates left out"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veckm.cloud import COLOR_NAMES, PointCloud
+from veckm.cloud import COLOR_NAMES, PACKED, PointCloud
 from veckm.viewer.colors import CATEGORIES, GRAY, Coloring, Legend, by_range
 
 #: What is computed from the coordinates when it is first asked for, as the page labels it.
@@ -48,7 +48,7 @@ ASPRS = (
 #: Fields of classes, and of intensity, by their lowercase names.
 _CLASSES = ("classification", "class", "classes", "label", "labels", "scalar_classification")
 _INTENSITY = ("intensity", "scalar_intensity", "reflectance", "reflectivity")
-_PARTS = {name for names in COLOR_NAMES for name in names} | {"rgb", "rgba"}
+_PARTS = {name for names in COLOR_NAMES for name in names} | {*PACKED}
 #: Integers with at most so many values are categories; so many are listed in a legend.
 _FEW, _LISTED = 12, 20
 #: Components of a field with several numbers per point that can be chosen.

@@ -11,7 +11,7 @@ import viser
 from veckm.viewer.alignment import Alignment, Describe, move
 from veckm.viewer.camera import Cameras
 from veckm.viewer.colors import Legend
-from veckm.viewer.display import DisplayCloud
+from veckm.viewer.display import DRAWN, DisplayCloud
 from veckm.viewer.encodings import Settings
 from veckm.viewer.fields import ENCODED, first_color
 from veckm.viewer.paint import Painter, Picked, clean
@@ -26,6 +26,8 @@ _APART = 1.2
 _INLIERS, _OUTLIERS = (0, 158, 115), (190, 60, 60)
 #: Radius of the marker of a picked point, in pixels.
 _MARK = 5.0
+#: How much nearer the camera comes before more points are drawn.
+_NEARER = 1.2
 #: Points of each cloud that the camera is placed by.
 _SAMPLE = 10_000
 
@@ -88,6 +90,8 @@ class Page:
     def start(self) -> None:
         """Show the page, and follow the controls and clicks from now on."""
         self._server.scene.on_click()(self._clicked)
+        for scene in self._scene:  # a coarse picture first, the rest when a page has it
+            scene.draw_at_most(1)
         self._cameras.follow()
         self._worker.request()
 
@@ -201,8 +205,10 @@ class Page:
 
     def _resize(self) -> None:
         """Draw the points as large as the panel says, also after a camera has moved."""
+        nearer = self._cameras.fitted / self._cameras.pixel
         for scene in self._scene:
             scene.resize(self._point_size)
+            scene.draw_at_most(DRAWN * nearer**2 if nearer > _NEARER else DRAWN)
 
     def _save(self, client: viser.ClientHandle) -> None:
         """Send the browser a picture of the scene on white."""

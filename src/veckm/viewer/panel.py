@@ -11,7 +11,7 @@ import viser
 
 from veckm.viewer import picked
 from veckm.viewer.alignment import STAGES
-from veckm.viewer.camera import UPS, VIEWS
+from veckm.viewer.camera import UPS, VIEWS, likely_up
 from veckm.viewer.colors import small_html
 from veckm.viewer.display import DisplayCloud
 from veckm.viewer.encodings import Encodings, Settings
@@ -21,6 +21,8 @@ from veckm.viewer.fields import ENCODED, choices
 _DETAIL, _DIM, _NOISE = 12.0, 1024, 3.0
 #: Steps of a slider of the clipping box.
 _STEPS = 200
+#: Points that the direction up is guessed from.
+_SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Panel:
         gui.main_panel.dock_right()  # so that it does not cover the cloud
         gui.add_html(list_clouds(clouds))
         self._status = gui.add_html("")
-        self._add_views()
+        seen = clouds[0].pos[:: max(1, len(clouds[0].pos) // _SAMPLE)].numpy() + clouds[0].center
+        self._add_views(likely_up(seen))
         names = list(self.labels.values())
         self._color = gui.add_dropdown("Color by", names, initial_value=self.labels[color])
         self.legend = gui.add_html("")
@@ -101,10 +104,10 @@ class Panel:
         for size in (self._size, self._pixels):
             size.on_update(lambda _: follow.resized())
 
-    def _add_views(self) -> None:
+    def _add_views(self, up: str) -> None:
         views = self._gui.add_button_group("View", tuple(VIEWS))
         views.on_click(lambda event: self._follow.looked(event.target.value))
-        self._up = self._gui.add_dropdown("Up", list(UPS))
+        self._up = self._gui.add_dropdown("Up", list(UPS), initial_value=up)
         self._up.on_update(lambda _: self._follow.looked("Fit"))
         self._up.on_update(lambda _: self._follow.changed())
         shot = self._gui.add_button("Screenshot", hint="as a PNG file, without the panel")

@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from veckm.cloud import PACKED, written
 from veckm.cross_section import Cut, cut
 from veckm.viewer.colors import SEQUENTIAL, map_colors, small_html
 from veckm.viewer.display import DisplayCloud
@@ -62,18 +63,20 @@ def caption(section: Cut) -> str:
 def describe_fields(display: DisplayCloud, row: int) -> str:
     """Place and all fields of a displayed point, as HTML."""
     cloud, at = display.cloud, int(display.rows[row])
-    xyz = cloud.pos[at].astype(np.float64) + cloud.origin
+    xyz = cloud.pos[at] + cloud.origin if cloud.origin.any() else cloud.pos[at]
     lines = [
         f"<b>{escape(display.name)}</b>, point {display.number(row):,}",
-        f"({', '.join(f'{value:.10g}' for value in xyz)})",
+        f"({', '.join(map(written, xyz))})",
     ]
     for name, values in cloud.fields.items():
         found = values[at]
-        if found.ndim:
-            text = ", ".join(f"{value:.7g}" for value in found.tolist())
+        if name in PACKED and (color := cloud[at : at + 1].colors) is not None:
+            text = ", ".join(map(str, color[0]))
+        elif found.ndim:
+            text = ", ".join(map(written, found))
         else:
             meaning = class_name(name, found.item())
-            text = f"{found.item():.10g} {meaning}" if found.dtype.kind in "iufb" else str(found)
+            text = f"{written(found)} {meaning}" if found.dtype.kind in "iufb" else str(found)
         lines.append(f"{escape(name)}: {escape(text)}")
     return _rows(lines)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import threading
+
 import numpy as np
 import viser
 
 #: Normals that are drawn: more hide the cloud. Their length in units of the scene.
 _MAX_NORMALS, _LENGTH = 20_000, 0.03
 BLACK = (20, 20, 20)
-#: Points of a node: the page shows each when it arrives, a sample of the whole cloud.
-_CHUNK = 500_000
+#: Points of a node, a sample of the whole cloud.
+_CHUNK = 250_000
 #: The largest distance of a picked point from the ray, as a share of its distance from the camera.
 _TOLERANCE = 0.012
 
@@ -24,39 +27,60 @@ class SceneCloud:
         self._scene, self._name = scene, name
         self._points: list[viser.PointCloudHandle] = []
         self._marks: list[viser.SceneNodeHandle] = []
+        self._lock = threading.Lock()
+        self._drawn = math.inf  # points that are drawn, about, if there are more
+        self._size = 1.0
         self.placed: np.ndarray = np.zeros((0, 3), dtype=np.float32)
+        self._rgb: np.ndarray = np.zeros((0, 3), dtype=np.uint8)
 
     def draw(self, placed: np.ndarray, rgb: np.ndarray, size: float) -> None:
-        """Add points (M, 3) float32, or color (M, 3) uint8 those that are there; removes marks.
-
-        Chunks are every n-th point, so that the first is a coarse picture of the whole.
-        """
+        """Add points (M, 3) float32, or color (M, 3) uint8 those that are there; removes marks."""
         self._remove(self._marks)
-        n = -(-len(placed) // _CHUNK)
-        if len(self._points) == n and np.array_equal(placed, self.placed):
-            for k, part in enumerate(self._points):
-                part.colors = np.ascontiguousarray(rgb[k::n])
-            self.resize(size)
-            return
-        self._remove(self._points[n:])
-        self._points = [
-            self._scene.add_point_cloud(
-                f"/{self._name}/points{k}",
-                np.ascontiguousarray(placed[k::n]),
-                np.ascontiguousarray(rgb[k::n]),
-                point_size=size,
-                point_shape="circle",
-                point_shading="flat",  # shading would change the colors of the legend
-                precision="float32",
-            )
-            for k in range(n)
-        ]
-        self.placed = placed
+        with self._lock:
+            same = np.array_equal(placed, self.placed)
+            self.placed, self._rgb, self._size = placed, rgb, size
+            for k, part in enumerate(self._points if same else ()):
+                part.colors = self._chunk(rgb, k)
+            if not same:
+                self._remove(self._points)
+            self._send()
+        self.resize(size)
+
+    def draw_at_most(self, count: float) -> None:
+        """Draw about so many of the points, a sample of all; the others are sent when needed."""
+        with self._lock:
+            self._drawn = count
+            self._send()
+
+    def _chunk(self, values: np.ndarray, k: int) -> np.ndarray:
+        """Every n-th row, so that the first chunks are a coarse picture of the whole."""
+        return np.ascontiguousarray(values[k :: -(-len(self.placed) // _CHUNK)])
+
+    def _send(self) -> None:
+        """Send the chunks that are to be drawn, hide the others."""
+        for k, start in enumerate(range(0, len(self.placed), _CHUNK)):
+            shown = start < self._drawn
+            if k < len(self._points):
+                if self._points[k].visible != shown:
+                    self._points[k].visible = shown
+            elif shown:
+                part = self._scene.add_point_cloud(
+                    f"/{self._name}/points{k}",
+                    self._chunk(self.placed, k),
+                    self._chunk(self._rgb, k),
+                    point_size=self._size,
+                    point_shape="circle",
+                    point_shading="flat",  # shading would change the colors of the legend
+                    precision="float32",
+                )
+                self._points.append(part)
 
     def resize(self, size: float) -> None:
         """Set the size of the points."""
+        self._size = size
         for part in self._points:
-            part.point_size = size
+            if part.point_size != size:
+                part.point_size = size
 
     def draw_normals(self, normal: np.ndarray) -> None:  # (M, 3)
         """Draw normals as lines, a subset of them if there are many."""

@@ -80,14 +80,16 @@ def part_curvatures(
     out, k = x.new_zeros(len(rows), 2), min(NEIGHBORS, len(x))
     if k < 3:
         return out
-    levels = list(zip(subsets.members, subsets.trees, strict=True))[:LEVELS]
+    levels, direction = list(zip(subsets.members, subsets.trees, strict=True))[:LEVELS], n.float()
 
     def chunk(first: int) -> None:
         here = rows[first : first + _ROWS]
-        at, axes, sets = subsets.moved[here], frame(n[here]), []
+        at, axes, sets = subsets.moved[here], frame(n[here]).float(), []
         for members, tree in levels:
-            near = members[query(tree, at, k, workers=1)[1]]
-            sets.append(_rows((x[near] - x[here][:, None]) @ axes, n[near] @ axes))
+            near = torch.from_numpy(members[query(tree, at, k, workers=1)[1]].reshape(-1))
+            some = (t.index_select(0, near).view(-1, k, 3) for t in (x, direction))
+            off = (next(some) - x[here][:, None]).float()  # small, so float32 has its digits
+            sets.append(_rows(off @ axes, next(some) @ axes))
         out[first : first + _ROWS] = _choose(sets)
 
     starts = range(0, len(rows), _ROWS)
@@ -159,11 +161,11 @@ def _rows(
     along_u = [o, t, o, tuu, tuv, tvv, o, tu, tv, o, -p * w]
     along_v = [o, o, t, o, tuu, tuv, tvv, o, tu, tv, -q * w]
     both = [torch.cat(pair, 1) for pair in zip(along_u, along_v, strict=True)]
-    return _gram(heights), _gram(both), far, w.square().sum(1)
+    return _gram(heights), _gram(both), far.double(), w.square().sum(1).double()
 
 
 def _gram(columns: list[Tensor]) -> Tensor:  # 11 times (m, K) -> (11, 11, m)
-    rows = torch.stack(columns, 1)
+    rows = torch.stack(columns, 1).double()  # in float32 equal rows would not be dependent
     return (rows @ rows.mT).permute(1, 2, 0).contiguous()
 
 
