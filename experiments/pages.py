@@ -23,7 +23,13 @@ from benchmarks.normals_parts import page as normals
 from benchmarks.normals_parts.cases import Results as NormalsResults
 from benchmarks.register_parts import page as register
 
-from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
+from experiments import (
+    normals_ablation,
+    table2_classification,
+    table3_parts,
+    table4_scenes,
+    table5_parameters,
+)
 from experiments.networks import curves, program
 from experiments.table1 import pages as table1
 
@@ -51,6 +57,8 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     for name in ("table1", "runtime", "layers"):
         if (folder / f"{name}.json").exists():
             yield name, table1.page(load(name))
+    if (folder / f"{normals_ablation.NAME}.json").exists():
+        yield normals_ablation.NAME, normals_ablation.page(load(normals_ablation.NAME))
     drawn: list[curves.Pair] = []
     for table in TABLES:
         results = load(f"table{table.number}")

@@ -9,7 +9,16 @@ from experiments.evaluation import OURS, UNTRAINED, best_of
 
 from benchmarks import tables
 from benchmarks.harness import seconds
-from benchmarks.normals_parts import accuracy, confidence, curvature, lenssen, lidar, pcpnet, timing
+from benchmarks.normals_parts import (
+    accuracy,
+    confidence,
+    curvature,
+    lenssen,
+    lidar,
+    orientation,
+    pcpnet,
+    timing,
+)
 from benchmarks.normals_parts.cases import OPEN3D, PAPER, Results, scores_of
 from benchmarks.report import where
 from benchmarks.tables import Claim
@@ -17,7 +26,8 @@ from veckm.data.protocol import SETS
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {
-    part.NAME: part for part in (accuracy, pcpnet, timing, confidence, curvature, lidar)
+    part.NAME: part
+    for part in (accuracy, pcpnet, timing, confidence, curvature, orientation, lidar)
 }
 _PLOT = {
     "accuracy": "RMSE of each method in the six sets",

@@ -18,7 +18,7 @@ from veckm.tasks.normals.train import Budget, Example, angles, train
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
     counts = CloudCounts(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
-    return [Example(make_pyramid(pos), normal) for _, pos, normal in clouds({}, counts)]
+    return [Example(make_pyramid(pos), *normals) for _, pos, *normals in clouds({}, counts)]
 
 
 def fresh() -> NormalNet:
@@ -26,17 +26,27 @@ def fresh() -> NormalNet:
 
 
 def forget(examples: list[Example]) -> list[Example]:
-    return [Example(e.pyramid, e.truth) for e in examples]
+    return [Example(e.pyramid, e.truth, e.nearest) for e in examples]
 
 
 BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
 
 
 def test_clouds_are_the_same_for_the_same_seed() -> None:
-    counts = CloudCounts(per_mesh=0, procedural=2, scans=2, seed=1, sizes=(300,))
-    for (_, a, m), (_, b, n) in zip(clouds({}, counts), clouds({}, counts), strict=True):
-        assert torch.equal(a, b)
-        assert torch.equal(m, n)
+    counts = CloudCounts(per_mesh=0, procedural=2, scans=5, seed=1, sizes=(300,))
+    for (_, *a), (_, *b) in zip(clouds({}, counts), clouds({}, counts), strict=True):
+        assert all(torch.equal(s, t) for s, t in zip(a, b, strict=True))
+
+
+def test_the_nearest_clean_point_has_another_normal_in_noise_only() -> None:
+    counts = CloudCounts(per_mesh=0, procedural=12, scans=0, seed=3, sizes=(2000,))
+    off = []
+    for _, _, own, nearest in clouds({}, counts):
+        assert torch.equal(own.any(1), nearest.any(1))
+        off.append(float(angles(own, nearest).mean()))
+    assert sum(a < 1e-3 for a in off) >= 2
+    assert sum(a > 1e-3 for a in off) >= 3
+    assert max(off) > 0.02
 
 
 def test_learns(examples: list[Example], tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ class TrainNormals(Verb):
         begin = time.perf_counter()
         found = {} if self.meshes is None else load_meshes(self.meshes)
         examples = []
-        for name, pos, normal in clouds(found, self.clouds):
-            examples.append(Example(make_pyramid(pos), normal.float()))
+        for name, pos, normal, nearest in clouds(found, self.clouds):
+            examples.append(Example(make_pyramid(pos), normal.float(), nearest.float()))
             self.show(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError(

@@ -32,6 +32,7 @@ from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
 _STEPS = 100  # between checkpoints
+_CLEAN = 0.3  # of the square of the angle, to the normal of the nearest point without noise
 #: Points of each cloud that the expected error is calibrated on.
 _CALIBRATION = 2000
 
@@ -53,6 +54,7 @@ class Example:
 
     pyramid: Pyramid
     truth: Tensor  # (N, 3), zero where there is no normal to learn
+    nearest: Tensor  # (N, 3) of the nearest point of the cloud without noise, zero likewise
     previous: Tensor | None = None  # (N, 4) of the previous stage
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:  # (count,) int64
@@ -70,20 +72,24 @@ def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
 def loss_of(
     output: Tensor,  # (B, 4) normals and logarithms of their expected errors
     plane: Tensor,  # (B, 3)
-    truth: Tensor,  # (B, 3)
+    truth: Tensor,  # (2, B, 3) of the points themselves, and of the nearest without noise
     clouds: int,
 ) -> tuple[Tensor, Tensor]:
     """The loss, and the mean over clouds of the root mean square angle in degrees.
 
-    The loss is that angle, plus the same of the plane alone, so that it stays a good candidate. The
+    The loss is that angle, a part of its square to the normal of the nearest point without noise,
+    whose scatter is less, plus the same of the plane alone, so that it stays a good candidate. The
     expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error
     of such points.
     """
-    wrong = torch.stack((angles(output[:, :3], truth), angles(plane, truth)))  # (2, B)
-    score, of_plane = (wrong.view(2, clouds, -1).square().mean(2) + 1e-8).sqrt().mean(1)
+    wrong = torch.stack([angles(n, m) for n in (output[:, :3], plane) for m in truth])  # (4, B)
+    square = wrong.view(2, 2, clouds, -1).square().mean(3)
+    parts = (1 - _CLEAN) * square[:, 0] + _CLEAN * square[:, 1]
+    found, of_plane = (parts + 1e-8).sqrt().mean(1)
+    score = (square[0, 0] + 1e-8).sqrt().mean()
     log_error = output[:, 3] + math.log(DEGREES)
     calibration = (log_error + torch.rad2deg(wrong[0].detach()) / log_error.exp()).mean()
-    return score + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
+    return found + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def train(
@@ -158,7 +164,7 @@ class _Gradients:
         def work(thread: int) -> None:
             mine = drawn[thread::count]
             output, plane = self.stage(gather_inputs(e.pyramid, r, e.previous) for e, r in mine)
-            truth = torch.cat([e.truth[rows] for e, rows in mine])
+            truth = torch.cat([torch.stack((e.truth[r], e.nearest[r])) for e, r in mine], 1)
             loss, score = loss_of(output, plane, truth, len(mine))
             grads = torch.autograd.grad(loss, weights)
             part = len(mine) / budget.clouds
