@@ -149,8 +149,7 @@ def depends(row: Row) -> bool:
 
     Parts whose figures are times are races: they are measured together or not at all.
     """
-    mine = (OURS, orientation.TILES, orientation.MIXED)
-    return row.part in ("time", "lidar") or row.method in mine
+    return row.part in ("time", "lidar") or row.method in (OURS, orientation.TILES)
 
 
 def about(options: Options, config: Config) -> dict[str, Any]:

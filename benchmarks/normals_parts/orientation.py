@@ -32,7 +32,7 @@ TITLE = "Orientation"
 WANTED = {"none": 0.98, "low": 0.98, "med": 0.97, "high": 0.95}
 TILES = f"{OURS}, in tiles"
 K = 30
-OPEN3D, MIXED = f"Open3D, k = {K}", f"Open3D's tangent planes, k = {K}, of our normals"
+OPEN3D = f"Open3D, k = {K}"
 _TILES = 4  # about so many
 
 Call = Callable[[], Tensor]
@@ -58,7 +58,6 @@ def calls(config: Config, cloud: LabeledCloud) -> dict[str, Call]:
     }
     if has_open3d():
         out[OPEN3D] = partial(tangent_planes, pos)
-        out[MIXED] = lambda: tangent_planes(pos, estimate(pos, net=net).normal)
     return out
 
 
@@ -72,18 +71,13 @@ def in_tiles(pos: Tensor, weights: Path | None) -> Tensor:  # (N, 3) -> (N, 3)
         return torch.from_numpy(np.array(io.read(path / "out.npy").normals))
 
 
-def tangent_planes(pos: Tensor, normal: Tensor | None = None) -> Tensor:  # (N, 3) -> (N, 3)
-    """Open3D's orientation, of its own normals of as many neighbors or of others."""
+def tangent_planes(pos: Tensor) -> Tensor:  # (N, 3) -> (N, 3)
+    """Open3D's orientation, of its own normals of as many neighbors."""
     import open3d  # not a dependency
 
-    def vectors(t: Tensor) -> object:
-        return open3d.utility.Vector3dVector(t.double().numpy())
-
-    cloud = open3d.geometry.PointCloud(vectors(pos))
-    if normal is None:
-        cloud.estimate_normals(open3d.geometry.KDTreeSearchParamKNN(K))
-    else:
-        cloud.normals = vectors(normal)
+    points = open3d.utility.Vector3dVector(pos.double().numpy())
+    cloud = open3d.geometry.PointCloud(points)
+    cloud.estimate_normals(open3d.geometry.KDTreeSearchParamKNN(K))
     cloud.orient_normals_consistent_tangent_plane(K)
     return torch.from_numpy(np.array(cloud.normals))
 
@@ -97,7 +91,7 @@ def _row(cloud: LabeledCloud, name: str, call: Call) -> Row:
     start, note, values = time.perf_counter(), "", {}
     try:
         share = share_right(call(), cloud.normal)
-        values["share"] = max(share, 1 - share) if name in (OPEN3D, MIXED) else share
+        values["share"] = max(share, 1 - share) if name == OPEN3D else share
     except RuntimeError as error:  # Open3D's, of some clouds
         note = " ".join(str(error).split())
     seconds = [time.perf_counter() - start]
