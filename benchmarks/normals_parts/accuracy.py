@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from experiments.evaluation import MEASURES, OURS, best_of, score
@@ -54,6 +55,7 @@ def scored(
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """Against the best that PCA can do: the mean, both noisy sets, and each set against before."""
+    rows, _ = complete(rows)
     ratio, out = _ratios(rows), against_pca(rows, "meshes")
     for key, (least, aim) in NOISY.items():
         if key in ratio:
@@ -92,8 +94,23 @@ def against_pca(rows: Sequence[Row], where: str) -> list[Claim]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table, what else is known of the same answers, and the field's beside it."""
-    return "\n".join([table_of(rows), "", *_more(rows), field.markdown()])
+    """The table, what else is known of the same answers, and the field's beside it.
+
+    A method that was not run on all clouds has a table of its own, with the others on those.
+    """
+    whole, others = complete(rows)
+    out = [table_of(whole), "", *_more(whole)]
+    for name in others:
+        both = [row for row in rows if row.method == name or row in whole]
+        out += [f"On the clouds that {name} was run on:", "", scores_of(both).markdown(), ""]
+    return "\n".join([*out, field.markdown()])
+
+
+def complete(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """The rows of the methods that were run on as many clouds as ours, and the other methods."""
+    counts = Counter(row.method for row in rows)
+    others = [name for name, count in counts.items() if count < counts[OURS]]
+    return [row for row in rows if row.method not in others], others
 
 
 def _more(rows: Sequence[Row]) -> list[str]:

@@ -82,7 +82,7 @@ def short(results: Results) -> str:
         return _block(results.recorded["accuracy"]["short"]) + "\n"
     if not rows:
         return ""
-    table = scores_of(rows).table()  # type: ignore[arg-type]
+    table = scores_of(accuracy.complete(rows)[0]).table()  # type: ignore[arg-type]
     timed = {r.method: r for r in results.of("time") if r.set == "all" and r.seconds}  # type: ignore[attr-defined]
     lines = []
     for name in _SHORT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 
 from veckm.data.random_solids import random_shape
 from veckm.tasks.normals import load, save
-from veckm.tasks.normals.examples import CloudCounts, clouds
+from veckm.tasks.normals.estimate import shipped
+from veckm.tasks.normals.examples import CloudCounts, clouds, fresh_clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
-from veckm.tasks.normals.train import Budget, Example, angles, train
+from veckm.tasks.normals.train import Budget, Example, angles, calibrate, train
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +98,20 @@ def test_a_training_with_other_settings_is_not_resumed(
     train(fresh(), forget(examples), BUDGET, tmp_path, lambda _: None)
     with pytest.raises(ValueError, match="cannot be resumed"):
         train(fresh(), forget(examples), Budget(30, 4, 64, 2e-2), tmp_path, lambda _: None)
+
+
+def test_expected_errors_are_calibrated_on_clouds_in_all_sets_and_on_scans() -> None:
+    counts, net = CloudCounts(per_mesh=0, procedural=0, scans=4, sizes=(2000,)), deepcopy(shipped())
+    made = list(fresh_clouds({}, counts))
+    assert len(made) == 5 * 6 + 2
+    calibrate(net, made, torch.Generator().manual_seed(0))
+    found = [net(make_pyramid(pos)) for pos, _ in made]
+    expected = sum(float(error.mean()) for _, error in found)
+    wrong = [
+        float(torch.rad2deg(angles(n, m)[m.any(1)]).mean())
+        for (n, _), (_, m) in zip(found, made, strict=True)
+    ]
+    assert expected == pytest.approx(sum(wrong), rel=0.15)
 
 
 def test_weights_survive_a_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from veckm.data.lidar import airborne, lidar
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import NOISE, add_noise, make_cloud
+from veckm.data.protocol import NOISE, SETS, add_noise, make_cloud
 from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
@@ -58,6 +58,21 @@ def clouds(
     for k in range(counts.scans):
         pos, normal = _scan(k, *_drawn(counts, 500_000 + k))
         yield f"scan {k}", pos, normal, normal
+
+
+def fresh_clouds(
+    meshes: Mapping[str, Mesh], counts: CloudCounts
+) -> Iterator[tuple[Tensor, Tensor]]:  # (N, 3), (N, 3)
+    """Clouds to calibrate on: every third mesh in the six sets, sampled anew, and other scans."""
+    found: dict[str, Surface] = dict(list(meshes.items())[::3])
+    if not meshes:
+        found = {str(k): random_surface(1000 * counts.seed + 500 + k) for k in range(5)}
+    for k, source in enumerate(found.values()):
+        for name in SETS:
+            made = make_cloud(source, name, 900_000 + k, counts.sizes[0], 1)
+            yield made.pos, made.normal
+    for k in range(counts.scans, counts.scans + counts.scans // 2):
+        yield _scan(k, *_drawn(counts, 500_000 + k))
 
 
 def _drawn(counts: CloudCounts, k: int) -> tuple[int, torch.Generator]:

@@ -9,7 +9,7 @@ inputs that it has at inference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +27,7 @@ from veckm.tasks.normals.network import (
     gather_inputs,
     run_stage,
 )
-from veckm.tasks.normals.pyramid import Pyramid
+from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
 from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
@@ -118,23 +118,27 @@ def train(
         )
         for example in examples:
             example.previous = run_stage(stage, example.pyramid, example.previous)
-    net.calibration = calibration(examples, generator_of(budget.seed, len(net.stages)))
 
 
-def calibration(examples: Sequence[Example], generator: torch.Generator) -> Tensor:  # (2, knots)
-    """The mean error where the last stage predicts one of about so much, equally many of each."""
+def calibrate(
+    net: NormalNet, clouds: Iterable[tuple[Tensor, Tensor]], generator: torch.Generator
+) -> None:
+    """Set the mean error where the last stage predicts one of about so much, equally many of each.
+
+    On points and true normals, (N, 3) each, of clouds that were not trained on.
+    """
     predicted, measured = [], []
-    for example in examples:
-        rows = example.draw(_CALIBRATION, generator)
-        assert example.previous is not None
-        out = example.previous[rows]
+    for pos, truth in clouds:
+        known = Example(make_pyramid(pos), truth.float(), truth)
+        rows = known.draw(_CALIBRATION, generator)
+        out = net.run(known.pyramid)[rows]
         predicted.append(out[:, 3])
-        measured.append(torch.rad2deg(angles(out[:, :3], example.truth[rows])) / DEGREES)
+        measured.append(torch.rad2deg(angles(out[:, :3], known.truth[rows])) / DEGREES)
     order = torch.cat(predicted).argsort()
     parts = [torch.cat(values)[order].tensor_split(KNOTS) for values in (predicted, measured)]
     at, error = (torch.stack([part.mean() for part in some]) for some in parts)
     at = at + 1e-4 * torch.arange(len(at))  # no two are equal
-    return torch.stack((at, error.log().cummax(0).values))
+    net.calibration = torch.stack((at, error.log().cummax(0).values))
 
 
 @dataclass
