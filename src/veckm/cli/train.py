@@ -63,11 +63,13 @@ class TrainNormals(Verb):
     """Numbers per neighbor."""
     steps: int = Budget.steps
     """Steps of every stage."""
+    absolute: float = Budget.absolute
+    """Weight of the mean angle in the loss, beside its root mean square: for small errors."""
 
     def run(self) -> None:
         """Make the clouds, train, save."""
         seed = self.clouds.seed
-        budget = Budget(steps=self.steps, seed=seed)
+        budget = Budget(steps=self.steps, seed=seed, absolute=self.absolute)
         begin = time.perf_counter()
         found = {} if self.meshes is None else load_meshes(self.meshes)
         examples = []

@@ -46,6 +46,7 @@ class Budget:
     points: int = 512  # of each
     rate: float = 3e-3
     seed: int = 0
+    absolute: float = 0.0  # weight of the mean angle in the loss, beside its root mean square
 
 
 @dataclass
@@ -74,6 +75,7 @@ def loss_of(
     plane: Tensor,  # (B, 3)
     truth: Tensor,  # (2, B, 3) of the points themselves, and of the nearest without noise
     clouds: int,
+    absolute: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The loss, and the mean over clouds of the root mean square angle in degrees.
 
@@ -89,6 +91,7 @@ def loss_of(
     score = (square[0, 0] + 1e-8).sqrt().mean()
     log_error = output[:, 3] + math.log(DEGREES)
     calibration = (log_error + torch.rad2deg(wrong[0].detach()) / log_error.exp()).mean()
+    found = found + absolute * wrong[0].mean()  # small angles count as much as large ones
     return found + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
@@ -104,6 +107,7 @@ def train(
     given = (epochs, budget.clouds, budget.rate, 1e-4, budget.seed)
     recipe = Recipe(*given, optimizer="adamw", clip=1.0)
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
+    data |= {"absolute": budget.absolute} if budget.absolute else {}
     for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
         fit(
@@ -169,7 +173,7 @@ class _Gradients:
             mine = drawn[thread::count]
             output, plane = self.stage(gather_inputs(e.pyramid, r, e.previous) for e, r in mine)
             truth = torch.cat([torch.stack((e.truth[r], e.nearest[r])) for e, r in mine], 1)
-            loss, score = loss_of(output, plane, truth, len(mine))
+            loss, score = loss_of(output, plane, truth, len(mine), self.budget.absolute)
             grads = torch.autograd.grad(loss, weights)
             part = len(mine) / budget.clouds
             found[thread] = tuple(x.detach() * part for x in (loss, score, *grads))
