@@ -86,7 +86,11 @@ class Results(harness.Results):
         """Each part from the last run that has it: a table is of one run and one set of weights."""
         last = {part: run for run in runs for part in (*run.recorded, *(r.part for r in run.rows))}
         rows = [row for part, run in last.items() for row in run.of(part)]
-        recorded = {p: run.recorded[p] for p, run in last.items() if p in run.recorded}
+        recorded = {
+            p: run.recorded[p] | {"date": run.meta["date"][:10]}
+            for p, run in last.items()
+            if p in run.recorded
+        }
         return cls(runs[-1].meta, runs[-1].options, rows, recorded)  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -59,8 +60,12 @@ def page(results: Results, plots: list[str], images: str = "_static") -> str:
             claims += part.claims(rows)
             sections[name] = part.markdown(rows)
         elif name in results.recorded:
-            claims += [Claim(**claim) for claim in results.recorded[name]["claims"]]
-            sections[name] = "\n\n".join(map(_block, results.recorded[name]["blocks"])) + "\n"
+            known = results.recorded[name]
+            when = f"of {known.get('date', 'before')}, with other weights"
+            found = [Claim(**claim) for claim in known["claims"]]
+            claims += [replace(claim, text=f"{claim.text} ({when})") for claim in found]
+            blocks = [f"This part is {when}.", *known["blocks"]]
+            sections[name] = "\n\n".join(map(_block, blocks)) + "\n"
     out += [tables.claims(claims)]
     for name, text in sections.items():
         part = PARTS[name]
