@@ -86,11 +86,13 @@ def masked(pyramid: Pyramid, part: str) -> Pyramid:
     return Pyramid(index, one, table, one, pyramid.encoding)
 
 
-def trained(part: str, examples: Sequence[tuple[Pyramid, Tensor]], options: Options) -> NormalNet:
+def trained(
+    part: str, examples: Sequence[tuple[Pyramid, Tensor, Tensor]], options: Options
+) -> NormalNet:
     """The network of a row."""
     net = NormalNet()
     budget = Budget(steps=options.steps)
-    own = [Example(masked(pyramid, part), truth) for pyramid, truth in examples]
+    own = [Example(masked(pyramid, part), *truth) for pyramid, *truth in examples]
     with tempfile.TemporaryDirectory() as folder:
         train(net, own, budget, Path(folder), lambda line: print(f"{part}: {line}", flush=True))
     return net
@@ -104,7 +106,7 @@ def main(options: Options) -> None:
     if options.quick:
         options = replace(options, steps=10, points=2000)
         counts, val = CloudCounts(0, 2, 0, sizes=(2000,)), dict(list(val.items())[:1])
-    examples = [(make_pyramid(pos), normal.float()) for _, pos, normal in clouds(meshes, counts)]
+    examples = [(make_pyramid(pos), *truth) for _, pos, *truth in clouds(meshes, counts)]
     nets = {part: trained(part, examples, options) for part in PARTS}
     pca = {name: run for name, run in classical().items() if name.startswith("PCA")}
     scores: list[Score] = []

@@ -25,7 +25,13 @@ from benchmarks.normals_parts.cases import Results as NormalsResults
 from benchmarks.register_parts import page as register
 from benchmarks.scan_parts import pages as real
 
-from experiments import table2_classification, table3_parts, table4_scenes, table5_parameters
+from experiments import (
+    normals_ablation,
+    table2_classification,
+    table3_parts,
+    table4_scenes,
+    table5_parameters,
+)
 from experiments.common import save
 from experiments.descriptors import compare
 from experiments.networks import curves, program
@@ -61,6 +67,8 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     for name in ("table1", "runtime", "layers"):
         if (folder / f"{name}.json").exists():
             yield name, table1.page(load(name))
+    if (folder / f"{normals_ablation.NAME}.json").exists():
+        yield normals_ablation.NAME, normals_ablation.page(load(normals_ablation.NAME))
     drawn: list[curves.Pair] = []
     lines = []
     for (about, table), results in ((item, load(f"table{item[1].number}")) for item in TABLES):

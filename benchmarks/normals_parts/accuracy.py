@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from experiments.evaluation import MEASURES, OURS, best_of, score
@@ -16,7 +17,10 @@ from veckm.data.protocol import SETS, LabeledCloud
 
 NAME = "accuracy"
 TITLE = "Error on meshes, by the protocol of PCPNet"
-LESS, AIM = 0.15, 0.30
+MEAN, AIM = 0.77, 0.70
+NOISY = {"med": (0.90, 0.85), "high": (0.94, 0.89)}
+#: What the network that read no encodings had on the same meshes.
+BEFORE = {"none": 0.51, "low": 0.68, "med": 0.92, "high": 0.99, "stripe": 0.52, "gradient": 0.45}
 _RIVAL = "PCA, k = 122"
 _SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
     "chamfer": (
@@ -50,35 +54,63 @@ def scored(
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Against the best that PCA can do, and against PCA with the usual k in every set."""
-    return against_pca(rows, "meshes")
+    """Against the best that PCA can do: the mean, both noisy sets, and each set against before."""
+    rows, _ = complete(rows)
+    ratio, out = _ratios(rows), against_pca(rows, "meshes")
+    for key, (least, aim) in NOISY.items():
+        if key in ratio:
+            out.append(Claim.at_most(f"RMSE / {best_of('PCA')}, {key}", ratio[key], least, aim))
+    worse = [key for key in ratio if key in BEFORE and ratio[key] > BEFORE[key]]
+    text = f"sets with a larger RMSE / {best_of('PCA')} than the last version's"
+    said = ", ".join(f"{key} {ratio[key]:.2f} > {BEFORE[key]}" for key in worse)
+    return [*out, Claim(text, "none", said or "none", not worse)]
+
+
+def _ratios(rows: Sequence[Row]) -> dict[str, float]:
+    """RMSE of ours in parts of that of PCA with the best k, by set and of the mean."""
+    table = scores_of(list(rows)).table()
+    mine, best = table[OURS], table[best_of("PCA")]
+    return {key: mine[key] / best[key] for key in mine}
 
 
 def against_pca(rows: Sequence[Row], where: str) -> list[Claim]:
-    """The two targets, on one collection of shapes."""
-    table = scores_of(list(rows)).table()
-    mine, usual, best = table[OURS], table[_RIVAL], table[best_of("PCA")]
-    less = 1 - mine["mean"] / best["mean"]
+    """The mean over the sets, and every set against PCA with the usual k, on one collection."""
+    table, ratio = scores_of(list(rows)).table(), _ratios(rows)
+    mine, usual = table[OURS], table[_RIVAL]
     sets = [name for name in SETS if name in mine]
     worst = max(sets, key=lambda name: mine[name] / usual[name])
-    wall = max(sets, key=lambda name: mine[name] / best[name])
-    ratio, other = mine[worst] / usual[worst], mine[wall] / best[wall]
-    mean = f"mean RMSE over {len(sets)} sets below PCA with the best k for each, {where}"
+    wall = max(sets, key=lambda name: ratio[name])
+    mean = f"RMSE / {best_of('PCA')}, mean over {len(sets)} sets, {where}"
     return [
-        Claim(mean, f"≥ {LESS * 100:.0f} %", percent(less), less >= LESS, f"≥ {AIM * 100:.0f} %"),
+        Claim.at_most(mean, ratio["mean"], MEAN, AIM),
         Claim(
             f"ours / {_RIVAL}, worst set, {where}",
             "< 1x",
-            f"{ratio:.3g}x ({worst}); / best k {other:.3g}x ({wall})",
-            ratio < 1,
+            f"{mine[worst] / usual[worst]:.3g}x ({worst}); / best k {ratio[wall]:.3g}x ({wall})",
+            mine[worst] < usual[worst],
             "/ best k < 1x",
         ),
     ]
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table, what else is known of the same answers, and the field's beside it."""
-    return "\n".join([table_of(rows), "", *_more(rows), field.markdown()])
+    """The table, what else is known of the same answers, and the field's beside it.
+
+    A method that was not run on all clouds has a table of its own, with the others on those.
+    """
+    whole, others = complete(rows)
+    out = [table_of(whole), "", *_more(whole)]
+    for name in others:
+        both = [row for row in rows if row.method == name or row in whole]
+        out += [f"On the clouds that {name} was run on:", "", scores_of(both).markdown(), ""]
+    return "\n".join([*out, field.markdown()])
+
+
+def complete(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """The rows of the methods that were run on as many clouds as ours, and the other methods."""
+    counts = Counter(row.method for row in rows)
+    others = [name for name, count in counts.items() if count < counts[OURS]]
+    return [row for row in rows if row.method not in others], others
 
 
 def _more(rows: Sequence[Row]) -> list[str]:

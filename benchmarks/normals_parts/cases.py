@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from experiments.evaluation import (
+    OURS,
+    UNTRAINED,
     Estimator,
     Score,
     Scores,
     classical,
     in_all_sets,
-    ours,
     pcpnet_clouds,
     procedural,
 )
@@ -32,7 +33,7 @@ from benchmarks import harness
 from benchmarks.normals_parts import lenssen
 from veckm.data.meshes import load_meshes
 from veckm.data.protocol import LabeledCloud
-from veckm.tasks.normals import load
+from veckm.tasks.normals import estimate, load
 from veckm.tasks.normals.estimate import shipped
 from veckm.tasks.normals.network import NormalNet
 
@@ -85,8 +86,15 @@ class Results(harness.Results):
         """Each part from the last run that has it: a table is of one run and one set of weights."""
         last = {part: run for run in runs for part in (*run.recorded, *(r.part for r in run.rows))}
         rows = [row for part, run in last.items() for row in run.of(part)]
-        recorded = {p: run.recorded[p] for p, run in last.items() if p in run.recorded}
+        recorded = {
+            p: run.recorded[p] | {"date": run.meta["date"][:10]}
+            for p, run in last.items()
+            if p in run.recorded
+        }
         return cls(runs[-1].meta, runs[-1].options, rows, recorded)  # type: ignore[arg-type]
+
+
+_ESTIMATED: dict[Any, tuple[Tensor, Tensor]] = {}
 
 
 @dataclass(frozen=True)
@@ -127,9 +135,27 @@ class Config:
             return iter(())
         return pcpnet_clouds(self.pcpnet, self.limit, self.evaluated)
 
+    def estimated(self, name: str, cloud: LabeledCloud) -> tuple[Tensor, Tensor]:  # (M, 3), (M,)
+        """Normals and expected errors of one of our estimators at the evaluated points.
+
+        Kept for the parts that ask for the same clouds again.
+        """
+        key = name, cloud.name, cloud.set, len(cloud.pos), self.weights
+        if key not in _ESTIMATED:
+            found = (
+                estimate(cloud.pos, net=self.net)
+                if name == OURS
+                else estimate(cloud.pos, method="moments")
+            )
+            _ESTIMATED[key] = found.normal[cloud.subset], found.error[cloud.subset]
+        return _ESTIMATED[key]
+
     def methods(self) -> dict[str, Estimator]:
         """All rows of the table."""
-        found = ours(self.net)
+        found: dict[str, Estimator] = {
+            name: lambda cloud, name=name: self.estimated(name, cloud)[0]  # type: ignore[misc]
+            for name in (OURS, UNTRAINED)
+        }
         if self.paper is not None:
             net = _paper(self.paper)
             found[PAPER] = lambda cloud: _of_paper(net, cloud)

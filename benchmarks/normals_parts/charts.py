@@ -10,6 +10,7 @@ from experiments.figures.style import plain
 from matplotlib.figure import Figure
 
 from benchmarks.normals_parts import confidence
+from benchmarks.normals_parts.accuracy import complete
 from benchmarks.normals_parts.cases import PAPER, Results, scores_of
 from benchmarks.plots import draw_all
 from veckm.data.protocol import SETS
@@ -34,7 +35,7 @@ def accuracy(results: Results) -> Figure | None:
     rows = results.of("accuracy")
     if not rows:
         return None
-    table = scores_of(rows).table()  # type: ignore[arg-type]
+    table = scores_of(complete(rows)[0]).table()  # type: ignore[arg-type]
     names = [name for name in COLOR if name in table]
     columns = [key for key in (*SETS, "mean") if key in table[names[0]]]
     figure, axes = plt.subplots(figsize=(8.0, 4.2))

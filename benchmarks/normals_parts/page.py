@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -9,7 +10,16 @@ from experiments.evaluation import OURS, UNTRAINED, best_of
 
 from benchmarks import tables
 from benchmarks.harness import seconds
-from benchmarks.normals_parts import accuracy, confidence, curvature, lenssen, lidar, pcpnet, timing
+from benchmarks.normals_parts import (
+    accuracy,
+    confidence,
+    curvature,
+    lenssen,
+    lidar,
+    orientation,
+    pcpnet,
+    timing,
+)
 from benchmarks.normals_parts.cases import OPEN3D, PAPER, Results, scores_of
 from benchmarks.report import where
 from benchmarks.tables import Claim
@@ -17,7 +27,8 @@ from veckm.data.protocol import SETS
 
 #: In the order in which they are measured and shown.
 PARTS: dict[str, ModuleType] = {
-    part.NAME: part for part in (accuracy, pcpnet, timing, confidence, curvature, lidar)
+    part.NAME: part
+    for part in (accuracy, pcpnet, timing, confidence, curvature, orientation, lidar)
 }
 _PLOT = {
     "accuracy": "RMSE of each method in the six sets",
@@ -49,8 +60,12 @@ def page(results: Results, plots: list[str], images: str = "_static") -> str:
             claims += part.claims(rows)
             sections[name] = part.markdown(rows)
         elif name in results.recorded:
-            claims += [Claim(**claim) for claim in results.recorded[name]["claims"]]
-            sections[name] = "\n\n".join(map(_block, results.recorded[name]["blocks"])) + "\n"
+            known = results.recorded[name]
+            when = f"of {known.get('date', 'before')}, with other weights"
+            found = [Claim(**claim) for claim in known["claims"]]
+            claims += [replace(claim, text=f"{claim.text} ({when})") for claim in found]
+            blocks = [f"This part is {when}.", *known["blocks"]]
+            sections[name] = "\n\n".join(map(_block, blocks)) + "\n"
     out += [tables.claims(claims)]
     for name, text in sections.items():
         part = PARTS[name]
@@ -72,7 +87,7 @@ def short(results: Results) -> str:
         return _block(results.recorded["accuracy"]["short"]) + "\n"
     if not rows:
         return ""
-    table = scores_of(rows).table()  # type: ignore[arg-type]
+    table = scores_of(accuracy.complete(rows)[0]).table()  # type: ignore[arg-type]
     timed = {r.method: r for r in results.of("time") if r.set == "all" and r.seconds}  # type: ignore[attr-defined]
     lines = []
     for name in _SHORT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from benchmarks.harness import log
-from benchmarks.normals_parts.accuracy import against_pca, scored, table_of
+from benchmarks.normals_parts.accuracy import against_pca, complete, scored, table_of
 from benchmarks.normals_parts.cases import Config, Key, Row
 from benchmarks.tables import Claim
 
@@ -23,10 +23,10 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """The same targets."""
-    return against_pca(rows, "PCPNet shapes")
+    return against_pca(complete(rows)[0], "PCPNet shapes")
 
 
 def markdown(rows: Sequence[Row]) -> str:
     """The same table, and which shapes these are."""
     names = ", ".join(dict.fromkeys(row.cloud for row in rows))
-    return "\n".join([table_of(rows), "", f"Shapes: {names}.", ""])
+    return "\n".join([table_of(complete(rows)[0]), "", f"Shapes: {names}.", ""])

@@ -254,6 +254,41 @@ def test_a_scanned_house_is_dense_near_the_stations_and_has_noise_along_the_beam
     assert int((distance < 8).sum()) > 3 * int((distance > 12).sum())
 
 
+def test_beams_with_a_bias_are_rings_above_and_below_the_ground() -> None:
+    shape = shapes.lidar(20_000, noise=0.0, bias=0.05, beams=16, meters=True)
+    ground = shape.pos[(shape.normal[:, 2] == 1) & (shape.pos[:, 2] < 0.25)].double()
+    ring = (ground[:, 2] - HEIGHT).atan2(length(ground[:, :2])).rad2deg().round(decimals=2)
+    heights = [ground[ring == r, 2] for r in ring.unique()]
+    heights = [h for h in heights if len(h) > 100]
+    assert len(heights) >= 5
+    assert max(float(h.std() / h.mean().abs().clamp_min(1e-4)) for h in heights) < 1.0
+    assert float(torch.stack([h.mean() for h in heights]).std()) > 1e-3
+
+
+def test_mixed_returns_lie_between_surfaces_and_have_no_normal() -> None:
+    shape = shapes.lidar(20_000, noise=0.0, mixed=0.05)
+    none = (shape.normal == 0).all(1)
+    assert 0.01 < float(none.double().mean()) < 0.05
+
+
+def test_a_room_is_seen_from_inside() -> None:
+    shape = shapes.lidar(20_000, noise=0.0, room=True, meters=True, scene=3)
+    ray = shape.pos - torch.tensor([0.0, 0.0, HEIGHT])
+    assert float((ray * shape.normal).sum(-1).max()) < 0
+    assert float(shape.pos[:, :2].abs().max()) < 10
+    assert float((shape.normal[:, 2] < 0.5).double().mean()) > 0.2
+
+
+def test_airborne_lines_are_dense_along_and_on_roofs_and_ground() -> None:
+    shape = shapes.airborne(20_000, noise=0.0)
+    assert len(shape.pos) == 20_000
+    up = shape.normal[:, 2] > 0.99
+    assert float(up.double().mean()) > 0.9
+    height = shape.pos[up, 2]
+    assert float((height.abs() < 1e-3).double().mean()) > 0.3
+    assert float((height > 3).double().mean()) > 0.1
+
+
 def test_lidar_in_meters_is_the_same_scan_times_the_range() -> None:
     small, large = shapes.lidar(1000), shapes.lidar(1000, meters=True)
     torch.testing.assert_close(small.pos * RANGE, large.pos)

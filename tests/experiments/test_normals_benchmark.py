@@ -10,8 +10,11 @@ import torch
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'")
 
-from benchmarks.normals_parts import lenssen, lidar, page
-from benchmarks.normals_parts.cases import Results
+from benchmarks import normals
+from benchmarks.normals_parts import accuracy, lenssen, lidar, orientation, page
+from benchmarks.normals_parts.cases import Config, Results, Row
+
+from veckm.data import shapes
 
 
 def two_planes(tmp_path: Path) -> Path:
@@ -105,6 +108,62 @@ def test_a_chunk_of_a_cloud_is_as_if_the_cloud_began_with_it() -> None:
 def test_a_folder_without_the_published_weights_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no trained_models/network_k64\.pt"):
         lenssen.estimator(tmp_path)
+
+
+def test_a_sphere_points_outwards_in_memory_and_in_tiles(tmp_path: Path) -> None:
+    sphere = shapes.sphere(4000)
+    assert orientation.share_right(sphere.normal, sphere.normal) == 1
+    assert orientation.share_right(-sphere.normal, sphere.normal) == 0
+    found = orientation.in_tiles(sphere.pos, None)
+    assert orientation.share_right(found, sphere.normal) == 1
+
+
+def test_orientation_is_compared_on_clouds_that_all_methods_answered() -> None:
+    def row(method: str, key: str, share: float | None) -> Row:
+        return Row("orientation", "a", 9, method, key, {} if share is None else {"share": share})
+
+    ours = [row("veckm", key, 0.97) for key in ("none", "high")]
+    rows = [*ours, row(orientation.OPEN3D, "none", 0.9), row(orientation.OPEN3D, "high", None)]
+    assert orientation.table_of(rows)["veckm"] == {"none": 0.97, "mean": 0.97}
+    assert [claim.holds for claim in orientation.claims(rows)] == [False, True]
+    assert "right sign" in page.page(Results({**META}, {}, rows), [])
+
+
+def test_claims_of_accuracy_are_about_parts_of_the_best_pca() -> None:
+    sets = ("none", "low", "med", "high", "stripe", "gradient")
+
+    def rows(method: str, *errors: float) -> list[Row]:
+        return [
+            Row("accuracy", "a", 9, method, key, {"rmse": error})
+            for key, error in zip(sets, errors, strict=True)
+        ]
+
+    table = [
+        *rows("veckm", 5, 5, 9.5, 9, 4, 4),
+        *rows("PCA, k = 18", 10, 20, 20, 20, 10, 10),
+        *rows("PCA, k = 122", 20, 10, 10, 10, 20, 20),
+    ]
+    held = {claim.text: claim for claim in accuracy.claims(table)}
+    assert held["RMSE / PCA, best k per set, mean over 6 sets, meshes"].measured == "0.608x"
+    assert not held["RMSE / PCA, best k per set, med"].holds
+    assert held["RMSE / PCA, best k per set, high"].holds
+    worse = held["sets with a larger RMSE / PCA, best k per set than the last version's"]
+    assert worse.measured == "med 0.95 > 0.92"
+    once = Row("accuracy", "a", 9, "slow", "none", {"rmse": 1.0})
+    assert accuracy.claims([*table, once]) == accuracy.claims(table)
+    assert "On the clouds that slow was run on" in accuracy.markdown([*table, once])
+
+
+def test_with_other_weights_only_what_is_ours_is_measured_again(tmp_path: Path) -> None:
+    kept = [("accuracy", "PCA, k = 18"), ("accuracy", "veckm, no training"), ("curvature", "Jet")]
+    again = [("accuracy", "veckm"), ("orientation", orientation.TILES), ("time", "PCA, k = 18")]
+    rows = [Row(part, "a", 9, method) for part, method in (*kept, *again)]
+    options, config = normals.Options(resume=tmp_path / "r.json"), Config()
+    said = normals.about(options, config)
+    Results({**META}, {**said, "weights": "others"}, rows).save(tmp_path / "r.json")
+    found, _ = normals.begin(options, config)
+    assert [(row.part, row.method) for row in found.rows] == kept
+    assert found.options["weights"] == said["weights"]
 
 
 META = {

@@ -99,7 +99,9 @@ def test_expected_errors_are_read_off_the_calibration() -> None:
     torch.testing.assert_close(net.calibrated(some), torch.from_numpy(expected).float())
 
 
-def test_normals_and_curvature_share_their_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_normals_orientation_and_curvature_share_their_trees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     built: list[int] = []
 
     class Counted(knn.cKDTree):  # type: ignore[misc]
@@ -108,5 +110,8 @@ def test_normals_and_curvature_share_their_trees(monkeypatch: pytest.MonkeyPatch
             built.append(len(data))
 
     monkeypatch.setattr(knn, "cKDTree", Counted)
-    estimate(shapes.statue(4000).pos, curvature=True)
-    assert 1 < len(built) <= 4  # one for the spacing, one for each level; orientation adds its own
+    two = torch.cat((shapes.statue(4000).pos, 3 + shapes.torus(4000).pos))
+    estimate(two, orient="consistent", curvature=True)
+    # One for the spacing, one for each level, and one of few points between separate pieces.
+    assert len(built) == 5
+    assert min(built) < 300

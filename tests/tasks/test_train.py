@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,17 @@ import torch
 
 from veckm.data.random_solids import random_shape
 from veckm.tasks.normals import load, save
-from veckm.tasks.normals.examples import CloudCounts, clouds
+from veckm.tasks.normals.estimate import shipped
+from veckm.tasks.normals.examples import CloudCounts, clouds, fresh_clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
-from veckm.tasks.normals.train import Budget, Example, angles, train
+from veckm.tasks.normals.train import Budget, Example, angles, calibrate, train
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
     counts = CloudCounts(per_mesh=0, procedural=3, scans=1, seed=7, sizes=(1500,))
-    return [Example(make_pyramid(pos), normal) for _, pos, normal in clouds({}, counts)]
+    return [Example(make_pyramid(pos), *normals) for _, pos, *normals in clouds({}, counts)]
 
 
 def fresh() -> NormalNet:
@@ -26,17 +28,27 @@ def fresh() -> NormalNet:
 
 
 def forget(examples: list[Example]) -> list[Example]:
-    return [Example(e.pyramid, e.truth) for e in examples]
+    return [Example(e.pyramid, e.truth, e.nearest) for e in examples]
 
 
 BUDGET = Budget(steps=30, clouds=4, points=64, rate=1e-2)
 
 
 def test_clouds_are_the_same_for_the_same_seed() -> None:
-    counts = CloudCounts(per_mesh=0, procedural=2, scans=2, seed=1, sizes=(300,))
-    for (_, a, m), (_, b, n) in zip(clouds({}, counts), clouds({}, counts), strict=True):
-        assert torch.equal(a, b)
-        assert torch.equal(m, n)
+    counts = CloudCounts(per_mesh=0, procedural=2, scans=5, seed=1, sizes=(300,))
+    for (_, *a), (_, *b) in zip(clouds({}, counts), clouds({}, counts), strict=True):
+        assert all(torch.equal(s, t) for s, t in zip(a, b, strict=True))
+
+
+def test_the_nearest_clean_point_has_another_normal_in_noise_only() -> None:
+    counts = CloudCounts(per_mesh=0, procedural=12, scans=0, seed=3, sizes=(2000,))
+    off = []
+    for _, _, own, nearest in clouds({}, counts):
+        assert torch.equal(own.any(1), nearest.any(1))
+        off.append(float(angles(own, nearest).mean()))
+    assert sum(a < 1e-3 for a in off) >= 2
+    assert sum(a > 1e-3 for a in off) >= 3
+    assert max(off) > 0.02
 
 
 def test_learns(examples: list[Example], tmp_path: Path) -> None:
@@ -86,6 +98,20 @@ def test_a_training_with_other_settings_is_not_resumed(
     train(fresh(), forget(examples), BUDGET, tmp_path, lambda _: None)
     with pytest.raises(ValueError, match="cannot be resumed"):
         train(fresh(), forget(examples), Budget(30, 4, 64, 2e-2), tmp_path, lambda _: None)
+
+
+def test_expected_errors_are_calibrated_on_clouds_in_all_sets_and_on_scans() -> None:
+    counts, net = CloudCounts(per_mesh=0, procedural=0, scans=4, sizes=(2000,)), deepcopy(shipped())
+    made = list(fresh_clouds({}, counts))
+    assert len(made) == 5 * 6 + 2
+    calibrate(net, made, torch.Generator().manual_seed(0))
+    found = [net(make_pyramid(pos)) for pos, _ in made]
+    expected = sum(float(error.mean()) for _, error in found)
+    wrong = [
+        float(torch.rad2deg(angles(n, m)[m.any(1)]).mean())
+        for (n, _), (_, m) in zip(found, made, strict=True)
+    ]
+    assert expected == pytest.approx(sum(wrong), rel=0.15)
 
 
 def test_weights_survive_a_file(tmp_path: Path) -> None:

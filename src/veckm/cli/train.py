@@ -22,15 +22,15 @@ from veckm.cli.verb import Flag, Verb, option, save_json
 from veckm.data.augment import Augment
 from veckm.data.meshes import load_meshes
 from veckm.data.s3dis import CLASSES
-from veckm.data.samples import Samples, hold_out
+from veckm.data.samples import Samples, generator_of, hold_out
 from veckm.memory import keep_freed_memory
 from veckm.tasks.authors import authors_training
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
-from veckm.tasks.normals.examples import CloudCounts, clouds
+from veckm.tasks.normals.examples import CloudCounts, clouds, fresh_clouds
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
-from veckm.tasks.normals.train import Budget, Example
+from veckm.tasks.normals.train import Budget, Example, calibrate
 from veckm.tasks.normals.train import train as train_normals
 from veckm.training import train
 from veckm.training.ranks import joined
@@ -63,16 +63,18 @@ class TrainNormals(Verb):
     """Numbers per neighbor."""
     steps: int = Budget.steps
     """Steps of every stage."""
+    absolute: float = Budget.absolute
+    """Weight of the mean angle in the loss, beside its root mean square: for small errors."""
 
     def run(self) -> None:
         """Make the clouds, train, save."""
         seed = self.clouds.seed
-        budget = Budget(steps=self.steps, seed=seed)
+        budget = Budget(steps=self.steps, seed=seed, absolute=self.absolute)
         begin = time.perf_counter()
         found = {} if self.meshes is None else load_meshes(self.meshes)
         examples = []
-        for name, pos, normal in clouds(found, self.clouds):
-            examples.append(Example(make_pyramid(pos), normal.float()))
+        for name, pos, normal, nearest in clouds(found, self.clouds):
+            examples.append(Example(make_pyramid(pos), normal.float(), nearest.float()))
             self.show(f"cloud {len(examples)}: {name}, {len(pos):,} points")
         if not examples:
             raise ValueError(
@@ -80,6 +82,8 @@ class TrainNormals(Verb):
             )
         net, weights = NormalNet(self.stages, self.hidden, seed=seed), "normals.safetensors"
         train_normals(net, examples, budget, self.out, self.show)
+        self.show("expected errors: calibrated on other clouds")
+        calibrate(net, fresh_clouds(found, self.clouds), generator_of(seed, self.stages))
         about: dict[str, object] = {
             "veckm": __version__,
             "recipe": asdict(self.clouds),

@@ -1,4 +1,4 @@
-"""A spinning multi-beam LiDAR in a street of boxes and poles on flat ground."""
+"""Simulated LiDAR: a spinning sensor in a street or a room, and one that flies over the street."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from veckm.inputs import check_count
 
 RANGE = 50.0  # meters, beyond which nothing comes back; the unit of the result without meters
 HEIGHT = 1.9  # meters, of the sensor above the ground
+FLIGHT = 150.0  # meters, of the airborne sensor
 ELEVATION = (-25.0, 10.0)  # degrees, of the lowest and the highest beam
 
 _REVOLUTION = 2048  # azimuths of one revolution of a real sensor: more points take more of them
@@ -28,6 +29,9 @@ def lidar(
     beams: int = 64,
     noise: float = 0.02,
     meters: bool = False,
+    bias: float = 0.0,
+    mixed: float = 0.0,
+    room: bool = False,
 ) -> Shape:
     r"""n points of a street as a spinning sensor sees it: rings, shadows, fewer points far away.
 
@@ -45,17 +49,23 @@ def lidar(
         beams: number of beams, at even elevations from -25 to 10 degrees.
         noise: sigma, the standard deviation of the range in meters.
         meters: keep meters; otherwise the range of the sensor, 50 m, becomes 1.
+        bias: the standard deviation of the range from beam to beam, in meters: rings of real
+            sensors are off by as much as their points are noisy.
+        mixed: share of returns that are between two neighboring ones; their normal is zero.
+        room: inside of a room with furniture instead of the street.
 
     Shapes:
         - pos, normal: (n, 3)
     """
     generator, n = make_generator(seed), check_count(n, "n")
     check_count(beams, "beams")
-    street = make_street(scene)
+    street = make_room(scene) if room else make_street(scene)
+    offset = bias * gaussian(generator, beams) if bias else None
     distance, _ = street.cast(*_rays(0.0, 2 * torch.pi / 90 * torch.arange(90), beams))
     hits = max(float((distance < RANGE).float().mean()), 1e-3)  # share of the beams that return
     while True:
-        pos, normal = _drive(street, beams, math.ceil(1.02 * n / (hits * beams)), noise, generator)
+        steps = math.ceil(1.02 * n / (hits * beams))
+        pos, normal = _drive(street, beams, steps, noise, generator, offset, mixed)
         if len(pos) >= n:
             break
         hits *= 0.9  # the drive met more sky than the trial did
@@ -64,8 +74,37 @@ def lidar(
     return finish(pos[keep] / (1.0 if meters else RANGE), normal[keep])
 
 
+def airborne(n: int, seed: Seed = 0, scene: int = 0, noise: float = 0.03) -> Shape:
+    """n points of the street in meters, from above: lines across it, dense along them.
+
+    Args:
+        n: number of points.
+        seed: an int or a torch.Generator; decides the lines and the noise, not the street.
+        scene: which street.
+        noise: the standard deviation of the range in meters.
+    """
+    generator, n = make_generator(seed), check_count(n, "n")
+    lines = max(2, round(math.sqrt(n / 2 / (1 + 3 * float(uniform(generator))))))
+    x = torch.linspace(-45, 45, lines, dtype=torch.float64)
+    y = torch.linspace(-25, 25, math.ceil(n / lines), dtype=torch.float64)
+    to = torch.nn.functional.pad(torch.cartesian_prod(x, y)[:n], (0, 1))
+    to[:, 0] += to[:, 1] * float(uniform(generator) - 0.5) / 10  # the flight goes on meanwhile
+    origin = to.new_tensor([0.0, 0.0, FLIGHT])
+    rays = torch.nn.functional.normalize(to - origin, dim=1)
+    parts = [make_street(scene).cast(origin, some) for some in rays.split(1024)]
+    distance, normal = (torch.cat(p) for p in zip(*parts, strict=True))
+    measured = distance + noise * gaussian(generator, n)
+    return finish(origin + measured[:, None] * rays, normal)
+
+
 def _drive(
-    street: Street, beams: int, steps: int, noise: float, generator: torch.Generator
+    street: Street,
+    beams: int,
+    steps: int,
+    noise: float,
+    generator: torch.Generator,
+    offset: Tensor | None,  # (beams,)
+    mixed: float,
 ) -> tuple[Tensor, Tensor]:  # (H, 3), (H, 3)
     """Noisy points and exact normals of ``steps`` azimuths, in as many revolutions as they take."""
     revolutions = math.ceil(steps / _REVOLUTION)
@@ -78,6 +117,13 @@ def _drive(
         for sector in azimuth.split(_SECTOR):
             origin, ray = _rays(x, sector, beams)
             distance, normal = street.cast(origin, ray)
+            if mixed:
+                share, other = uniform(generator, len(ray)), distance.roll(-beams)
+                between = (share < mixed) & (other < RANGE)
+                distance = torch.where(between, distance.lerp(other, share / mixed), distance)
+                normal = normal * ~between[:, None]
+            if offset is not None:
+                distance = distance + offset.repeat(len(sector))
             hit = distance < RANGE
             measured = distance[hit] + noise * gaussian(generator, int(hit.sum()))
             found.append((origin + measured.unsqueeze(-1) * ray[hit], normal[hit]))
@@ -168,6 +214,22 @@ def make_street(scene: int) -> Street:
     )
     upright = torch.nn.functional.pad(torch.cat(parts), (0, 1))
     return Street(upright, _poles(g))
+
+
+@lru_cache(maxsize=8)
+def make_room(scene: int) -> Street:
+    """Four walls, a column, and boxes on the floor and along the walls."""
+    g = torch.Generator().manual_seed(scene)
+    half, u = 3 + 6 * uniform(g, 2), uniform(g, 12, 6)
+    a, b = half.tolist()
+    walls = [(s * a, 0, 2, 0.1, b, 2, 0) for s in (-1, 1)]
+    walls += [(0, s * b, 2, a, 0.1, 2, 0) for s in (-1, 1)]
+    size = 0.1 + u[:, :3] * u.new_tensor([0.8, 0.8, 0.9])
+    x, y = ((2 * u[:, 3 + k] - 1) * (half[k] - 0.5) for k in (0, 1))
+    boxes = _rows(x, y, size[:, 2], *size.T, 3 * u[:, 5])
+    boxes = boxes[torch.linalg.vector_norm(boxes[:, :2], dim=1) > 1.5]  # not around the sensor
+    every = torch.cat((torch.tensor(walls, dtype=torch.float64), boxes))
+    return Street(torch.nn.functional.pad(every, (0, 1)), _rows(a / 2, b / 2, 0.25, 4.0)[None])
 
 
 def _rows(*columns: Tensor | float) -> Tensor:

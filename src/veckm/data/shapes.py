@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 
 from veckm.data.house import house
-from veckm.data.lidar import lidar
+from veckm.data.lidar import airborne, lidar
 from veckm.data.primitives import Frustum, Hull, Superellipsoid, Torus
 from veckm.data.random_solids import random_shape
 from veckm.data.sampling import Seed, Shape
@@ -22,6 +22,7 @@ from veckm.inputs import check_positive
 
 __all__ = [
     "Shape",
+    "airborne",
     "box",
     "cylinder",
     "house",

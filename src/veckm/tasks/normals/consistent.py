@@ -15,9 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from veckm.knn import build_tree, query
 from veckm.tasks.normals.indicator import PATCHES, improved
+from veckm.tasks.normals.pyramid import Subsets
 from veckm.tasks.normals.stats import hash_points, thinned
 from veckm.tasks.normals.votes import (
     AGREED,
@@ -61,11 +63,14 @@ class Patches:
     borders: list[Edges]  # to other points, likewise
 
 
-def consistent_signs(x: Floats, n: Floats) -> Floats:  # (N, 3), (N, 3) -> (N,)
-    """The signs, -1 or 1, that make neighbors agree and every connected piece face outwards."""
+def consistent_signs(x: Floats, n: Floats, subsets: Subsets | None = None) -> Floats:  # (N,)
+    """The signs, -1 or 1, that make neighbors agree and every connected piece face outwards.
+
+    With the subsets of these points, in the order of a curve, their trees are used again.
+    """
     if not len(x):
         return np.ones(0)
-    found = find_patches(x, n, np.ones(len(x), bool), len(x))
+    found = find_patches(x, n, np.ones(len(x), bool), len(x), subsets)
     return found.sign * orient_patches(found.sums, found.edges)[found.patch]
 
 
@@ -74,14 +79,15 @@ def find_patches(
     n: Floats,  # (N, 3)
     own: Bools,  # (N,)
     count: int,
+    subsets: Subsets | None = None,
 ) -> Patches:
     """Patches of the points that are `own`, of `count` in the cloud, among others around them."""
-    order = build_tree(x).indices
-    rank, middle = hash_points(x[order]), x.mean(0)
+    order = build_tree(x).indices if subsets is None else np.arange(len(x))
+    near, middle = _Near(x[order], subsets), x.mean(0)
     x, n, own = x[order] - middle, n[order], own[order]
     mine = np.flatnonzero(own)
     local = np.cumsum(own) - 1
-    i, j, reach = _pairs(x, mine, np.arange(len(x)))
+    i, j, reach = near.pairs(mine)
     vote, inner = votes(x, n, i, j), own[j]
     inside = vote[inner]
     edges = Edges(local[i[inner]], local[j[inner]], inside, np.abs(inside))
@@ -92,8 +98,8 @@ def find_patches(
     single = len(mine) == len(x) and not piece.any()
     for level in range(1 if single else LEVELS):
         if level:
-            some = _members(x, whole, thinned(rank, level))
-            i, j, _ = _pairs(x, some[own[some]], some)
+            near.thin(level, whole)
+            i, j, _ = near.pairs(near.members[own[near.members]])
             apart = whole[i] != whole[j]
             i, j = i[apart], j[apart]
             vote = votes(x, n, i, j)
@@ -102,10 +108,59 @@ def find_patches(
         levels.append(summed(Edges(label[i[inner]], label[j[inner]], inside, np.abs(inside))))
         outside = vote[~inner]
         borders.append(Edges(label[i[~inner]], order[j[~inner]], outside, np.abs(outside)))
-    sums = _sums(x[mine], n[mine] * sign[:, None], _areas(x, mine, rank, reach), patch)
+    sums = _sums(x[mine], n[mine] * sign[:, None], near.areas(mine, reach), patch)
     sums[:, 2:5] += middle
     back = np.argsort(order[mine])  # as the caller has them
     return Patches(patch[back], sign[back], sums, levels, borders)
+
+
+class _Near:
+    """Neighbors among all points, and then among those of thinned clouds.
+
+    Trees of the pyramid are used where there is one; its last thinned cloud is too dense to be the
+    last here, which has a point of every patch.
+    """
+
+    def __init__(self, x: Floats, subsets: Subsets | None) -> None:
+        self.x = x if subsets is None else subsets.moved
+        self.subsets, self.members = subsets, np.arange(len(x))
+        self.rank = hash_points(x) if subsets is None else subsets.rank
+        self.tree = build_tree(x) if subsets is None else subsets.trees[0]
+
+    def thin(self, level: int, label: Ints) -> None:
+        """From now on among one point in 4^level."""
+        known = self._known(level)
+        if known is not None and level < LEVELS - 1:
+            self.members, self.tree = known
+        else:
+            self.members = _members(self.x, label, thinned(self.rank, level))
+            self.tree = build_tree(self.x[self.members])
+
+    def _known(self, level: int) -> tuple[Ints, cKDTree] | None:
+        if self.subsets is None or level >= len(self.subsets.trees):
+            return None
+        return self.subsets.members[level], self.subsets.trees[level]
+
+    def pairs(self, rows: Ints) -> tuple[Ints, Ints, Floats]:  # (E,), (E,), (n,)
+        """Edges from rows to their neighbors among the members, and how far these reach."""
+        k = min(NEIGHBORS + 1, len(self.members))
+        distance, near = query(self.tree, self.x[rows], k)
+        i, j = np.repeat(rows, k), self.members[near.ravel()]
+        apart = i != j
+        return i[apart], j[apart], distance[:, -1]
+
+    def areas(self, rows: Ints, reach: Floats) -> Floats:  # (n,)
+        """The area that each point stands for.
+
+        From its distance to the nearest of a thinned cloud, so far that noise adds little to it.
+        """
+        known = self._known(_AREA_LEVEL)
+        some = thinned(self.rank, _AREA_LEVEL) if known is None else known[0]
+        if len(some) > 4 * NEIGHBORS:
+            tree = build_tree(self.x[some]) if known is None else known[1]
+            reach = query(tree, self.x[rows], NEIGHBORS)[0][:, -1] / 2**_AREA_LEVEL
+        area: Floats = np.pi / NEIGHBORS * reach**2 + 1e-200  # one without neighbors counts
+        return area
 
 
 def orient_patches(sums: Floats, levels: list[Edges]) -> Floats:  # (P, 10) -> (P,)
@@ -136,33 +191,12 @@ def _grown(edges: Edges, count: int, most: float) -> tuple[Ints, Ints, Floats]: 
     return next((p for p, _ in found if p.max() < most), piece), piece, sign
 
 
-def _areas(x: Floats, mine: Ints, rank: Ints, reach: Floats) -> Floats:  # (n,)
-    """The area that each point stands for.
-
-    From its distance to the nearest of a thinned cloud, so far that noise adds little to it.
-    """
-    some = thinned(rank, _AREA_LEVEL)
-    if len(some) > 4 * NEIGHBORS:
-        reach = query(build_tree(x[some]), x[mine], NEIGHBORS)[0][:, -1] / 2**_AREA_LEVEL
-    area: Floats = np.pi / NEIGHBORS * reach**2 + 1e-200  # one without neighbors counts, if little
-    return area
-
-
 def _members(x: Floats, label: Ints, rows: Ints) -> Ints:
     """Rows and the first of every patch; of copies at one position and in one patch only one."""
     patches, first = np.unique(label, return_index=True)
     rows = np.union1d(rows, first[patches >= 0])
     keys = np.column_stack((x[rows], label[rows]))
     return rows[np.sort(np.unique(keys, axis=0, return_index=True)[1])]
-
-
-def _pairs(x: Floats, rows: Ints, members: Ints) -> tuple[Ints, Ints, Floats]:  # (E,), (E,), (n,)
-    """Edges from rows to their neighbors among the members, and how far these reach."""
-    k = min(NEIGHBORS + 1, len(members))
-    distance, near = query(build_tree(x[members]), x[rows], k)
-    i, j = np.repeat(rows, k), members[near.ravel()]
-    apart = i != j
-    return i[apart], j[apart], distance[:, -1]
 
 
 def _sums(x: Floats, n: Floats, area: Floats, patch: Ints) -> Floats:  # (P, 10)

@@ -157,15 +157,16 @@ def _single(
     x = stats.scaled(pos.detach().cpu()[order].double().numpy())
     part = PartEstimator(x, order.numpy(), stats, method, net)
     begin("normals")
-    normal, error = (found[back] for found in part.estimate(rows))
+    normal, error = part.estimate(rows)
     begin("orient")
     if orient != "none":
-        normal = orient_normals(pos.cpu(), normal, orient, viewpoint=viewpoint)
+        given = pos.detach().cpu()[order], normal, orient
+        normal = orient_normals(*given, viewpoint=viewpoint, subsets=part.subsets)
     if not curvature:
-        return [normal, error]
+        return [normal[back], error[back]]
     begin("curvature")
-    curved = part_curvatures(part.subsets, normal[order], rows)[back]
-    return [normal, error, curved / stats.spacing]
+    curved = part_curvatures(part.subsets, normal, rows) / stats.spacing
+    return [normal[back], error[back], curved[back]]
 
 
 class PartEstimator:

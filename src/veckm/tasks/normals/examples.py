@@ -1,7 +1,8 @@
 """Training clouds of the normal network, with true normals.
 
-They are sampled from meshes if given, from procedural surfaces, and by simulated scans of statues
-and streets. Number of points, noise, outliers and density of every cloud depend on the seed alone.
+They are sampled from meshes if given, from procedural surfaces, and by simulated scans of statues,
+streets and rooms, and streets from the air. Number of points, noise, outliers and density of every
+cloud depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
-from veckm.data.lidar import lidar
+from veckm.data.lidar import airborne, lidar
 from veckm.data.meshes import Mesh
-from veckm.data.protocol import NOISE, add_noise, make_cloud
+from veckm.data.protocol import NOISE, SETS, add_noise, make_cloud
 from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Surface, uniform
 from veckm.data.statue import scan
@@ -26,6 +28,8 @@ _CLEAN, _LEVEL = 0.35, 0.8
 _LEAST, _MOST, _LARGE = 0.0004, 0.015, 50_000
 #: So many clouds have outliers, up to this share of their points.
 _DIRTY, _MOST_OUTLIERS = 0.15, 0.03
+#: Share of the returns of a scanner that are from two surfaces at once.
+_MIXED = 0.01
 #: Beams of a spinning scanner: rings are dense along and thin across.
 _BEAMS = (16, 32, 64, 64, 128)
 
@@ -36,7 +40,7 @@ class CloudCounts:
 
     per_mesh: int = 2  #: clouds of each mesh
     procedural: int = 50  #: clouds of procedural surfaces
-    scans: int = 24  #: clouds of statues and streets as scanners see them
+    scans: int = 40  #: clouds of statues, streets and rooms as scanners see them
     seed: int = 0  #: of everything that is random
     #: Points of a cloud, one of these.
     sizes: tuple[int, ...] = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000, 3_000)
@@ -44,12 +48,31 @@ class CloudCounts:
 
 def clouds(
     meshes: Mapping[str, Mesh], counts: CloudCounts
-) -> Iterator[tuple[str, Tensor, Tensor]]:  # name, (N, 3), (N, 3)
-    """All clouds of these counts, one after the other; the normal of an outlier is zero."""
+) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:  # name, (N, 3), (N, 3), (N, 3)
+    """All clouds of these counts: points, their normals, and those of the nearest clean points.
+
+    The normals of points that have none, such as outliers, are zero.
+    """
     for k, (name, source) in enumerate(_sources(meshes, counts)):
         yield name, *_cloud(source, *_drawn(counts, k))
     for k in range(counts.scans):
-        yield f"scan {k}", *_scan(k // 3 + 1, k % 3 == 0, *_drawn(counts, 500_000 + k))
+        pos, normal = _scan(k, *_drawn(counts, 500_000 + k))
+        yield f"scan {k}", pos, normal, normal
+
+
+def fresh_clouds(
+    meshes: Mapping[str, Mesh], counts: CloudCounts
+) -> Iterator[tuple[Tensor, Tensor]]:  # (N, 3), (N, 3)
+    """Clouds to calibrate on: every third mesh in the six sets, sampled anew, and other scans."""
+    found: dict[str, Surface] = dict(list(meshes.items())[::3])
+    if not meshes:
+        found = {str(k): random_surface(1000 * counts.seed + 500 + k) for k in range(5)}
+    for k, source in enumerate(found.values()):
+        for name in SETS:
+            made = make_cloud(source, name, 900_000 + k, counts.sizes[0], 1)
+            yield made.pos, made.normal
+    for k in range(counts.scans, counts.scans + counts.scans // 2):
+        yield _scan(k, *_drawn(counts, 500_000 + k))
 
 
 def _drawn(counts: CloudCounts, k: int) -> tuple[int, torch.Generator]:
@@ -65,7 +88,7 @@ def _sources(meshes: Mapping[str, Mesh], counts: CloudCounts) -> Iterator[tuple[
         yield f"procedural {k}", random_surface(1000 * counts.seed + k)
 
 
-def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     kind, level, which, between, dirty = uniform(generator, 5).tolist()
     uneven = kind > 0.75
     density = ("stripe" if kind > 0.875 else "gradient") if uneven else "none"
@@ -76,21 +99,33 @@ def _cloud(source: Surface, n: int, generator: torch.Generator) -> tuple[Tensor,
         noise = _LEVELS[int(3 * which)]
     else:
         noise = _LEAST * (_MOST / _LEAST) ** between
-    pos = add_noise(made.pos, noise, generator) if noise else made.pos
+    pos, nearest = made.pos, made.normal
+    if noise:
+        pos = add_noise(made.pos, noise, generator)
+        near = cKDTree(made.pos.double().numpy()).query(pos.double().numpy())[1]
+        nearest = made.normal[torch.from_numpy(near)]
     if dirty > _DIRTY:
-        return pos, made.normal
+        return pos, made.normal, nearest
     count = 1 + int(_MOST_OUTLIERS * n * float(uniform(generator)))
     low, high = pos.amin(0), pos.amax(0)
     stray = low + uniform(generator, count, 3).float() * (high - low)
-    return torch.cat((pos, stray)), torch.cat((made.normal, torch.zeros(count, 3)))
+    none = torch.zeros(count, 3)
+    return tuple(torch.cat(pair) for pair in ((pos, stray), (made.normal, none), (nearest, none)))  # type: ignore[return-value]
 
 
-def _scan(number: int, statue: bool, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A statue from a few places or a street from a car; number 0 of both is for demonstrations."""
+def _scan(k: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Of every five one statue from a few places, two streets and a room from inside, and a street
+    from the air; number 0 of statues and streets is for demonstrations."""
     noise = 4.0 ** (2 * float(uniform(generator)) - 1)  # a quarter to four times the usual
     beams = _BEAMS[int(len(_BEAMS) * float(uniform(generator)))]
-    if statue:
+    number, kind = k // 5 + 1, k % 5
+    if kind == 0:
         shape = scan(n, generator, form=number, noise=0.002 * noise)
+    elif kind == 4:
+        shape = airborne(n, generator, number, 0.02 * noise)
     else:
-        shape = lidar(n, generator, scene=number, beams=beams, noise=0.02 * noise)
+        sigma = 0.02 * noise
+        bias = sigma * 2 * float(uniform(generator))
+        at, room = 3 * number + kind, kind == 3
+        shape = lidar(n, generator, at, beams, sigma, bias=bias, mixed=_MIXED, room=room)
     return shape.pos, shape.normal

@@ -271,12 +271,17 @@ class NormalNet(nn.Module):
 
         With `rows` each stage is run at its own (n,) only: those that the next stage reads.
         """
+        out = self.run(pyramid, rows)
+        return out[:, :3], DEGREES * self.calibrated(out[:, 3]).exp()
+
+    def run(self, pyramid: Pyramid, rows: Sequence[np.ndarray] | None = None) -> Tensor:  # (N, 4)
+        """The output of the last stage, before calibration."""
         out = None
         for number, stage in enumerate(self.stages):
             asked = None if rows is None else torch.from_numpy(rows[number])
             out = run_stage(stage, pyramid, out, asked)
         assert out is not None
-        return out[:, :3], DEGREES * self.calibrated(out[:, 3]).exp()
+        return out
 
     def calibrated(self, error: Tensor) -> Tensor:  # (N,) -> (N,)
         """Logarithms of errors as measured where these were predicted: linear between knots."""

@@ -13,6 +13,7 @@ from veckm.parallel import one_thread
 from veckm.tasks.normals.classical import check_cloud
 from veckm.tasks.normals.consistent import consistent_signs
 from veckm.tasks.normals.direction import choose_direction
+from veckm.tasks.normals.pyramid import Subsets
 
 #: Cosines: of the angle to the line of sight below which it grazes, and to the vertical of ground.
 _GRAZING, _LEVEL = 0.25, 0.7
@@ -27,6 +28,7 @@ def orient(
     how: Orientation = "consistent",
     *,
     viewpoint: Tensor | Sequence[float] | None = None,  # (3,) or (N, 3)
+    subsets: Subsets | None = None,
 ) -> Tensor:  # (N, 3)
     r"""The same unit normals, each or its opposite, so that they point one way.
 
@@ -40,6 +42,9 @@ def orient(
     ``"consistent"`` makes neighbors agree, and turns each closed surface outwards and each cavity
     in it inwards; a flat piece, which encloses nothing, is turned up (an upright one to +x, else
     +y).
+
+    `subsets` of the same points, in the order of a curve, are there already where normals were
+    estimated.
 
     The given signs do not matter: a normal at right angles to the given direction gets its first
     component that is not zero positive.
@@ -64,7 +69,8 @@ def orient(
     if how == "up":
         return normal * _side(normal, torch.eye(3, dtype=torch.float64, device=pos.device)[2])
     if how == "consistent":
-        sign = consistent_signs(*(t.detach().cpu().double().numpy() for t in (pos, normal)))
+        x, n = (t.detach().cpu().double().numpy() for t in (pos, normal))
+        sign = consistent_signs(x if subsets is None else subsets.x, n, subsets)
         return normal * torch.from_numpy(sign).to(normal)[:, None]
     raise ValueError(f'how must be "auto", "none", "viewpoint", "up" or "consistent", got {how!r}')
 

@@ -9,7 +9,7 @@ inputs that it has at inference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -27,11 +27,12 @@ from veckm.tasks.normals.network import (
     gather_inputs,
     run_stage,
 )
-from veckm.tasks.normals.pyramid import Pyramid
+from veckm.tasks.normals.pyramid import Pyramid, make_pyramid
 from veckm.training.loop import fit
 from veckm.training.recipe import Recipe
 
 _STEPS = 100  # between checkpoints
+_CLEAN = 0.3  # of the square of the angle, to the normal of the nearest point without noise
 #: Points of each cloud that the expected error is calibrated on.
 _CALIBRATION = 2000
 
@@ -45,6 +46,7 @@ class Budget:
     points: int = 512  # of each
     rate: float = 3e-3
     seed: int = 0
+    absolute: float = 0.0  # weight of the mean angle in the loss, beside its root mean square
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Example:
 
     pyramid: Pyramid
     truth: Tensor  # (N, 3), zero where there is no normal to learn
+    nearest: Tensor  # (N, 3) of the nearest point of the cloud without noise, zero likewise
     previous: Tensor | None = None  # (N, 4) of the previous stage
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:  # (count,) int64
@@ -70,20 +73,26 @@ def angles(n: Tensor, m: Tensor) -> Tensor:  # (B, 3), (B, 3) -> (B,) rad
 def loss_of(
     output: Tensor,  # (B, 4) normals and logarithms of their expected errors
     plane: Tensor,  # (B, 3)
-    truth: Tensor,  # (B, 3)
+    truth: Tensor,  # (2, B, 3) of the points themselves, and of the nearest without noise
     clouds: int,
+    absolute: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The loss, and the mean over clouds of the root mean square angle in degrees.
 
-    The loss is that angle, plus the same of the plane alone, so that it stays a good candidate. The
+    The loss is that angle, a part of its square to the normal of the nearest point without noise,
+    whose scatter is less, plus the same of the plane alone, so that it stays a good candidate. The
     expected error mu is fitted by log(mu) + error / mu, which is least where mu is the mean error
     of such points.
     """
-    wrong = torch.stack((angles(output[:, :3], truth), angles(plane, truth)))  # (2, B)
-    score, of_plane = (wrong.view(2, clouds, -1).square().mean(2) + 1e-8).sqrt().mean(1)
+    wrong = torch.stack([angles(n, m) for n in (output[:, :3], plane) for m in truth])  # (4, B)
+    square = wrong.view(2, 2, clouds, -1).square().mean(3)
+    parts = (1 - _CLEAN) * square[:, 0] + _CLEAN * square[:, 1]
+    found, of_plane = (parts + 1e-8).sqrt().mean(1)
+    score = (square[0, 0] + 1e-8).sqrt().mean()
     log_error = output[:, 3] + math.log(DEGREES)
     calibration = (log_error + torch.rad2deg(wrong[0].detach()) / log_error.exp()).mean()
-    return score + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
+    found = found + absolute * wrong[0].mean()  # small angles count as much as large ones
+    return found + 0.3 * of_plane + 0.02 * calibration, torch.rad2deg(score.detach())
 
 
 def train(
@@ -98,6 +107,7 @@ def train(
     given = (epochs, budget.clouds, budget.rate, 1e-4, budget.seed)
     recipe = Recipe(*given, optimizer="adamw", clip=1.0)
     data = {"clouds": [len(example.truth) for example in examples], "points": budget.points}
+    data |= {"absolute": budget.absolute} if budget.absolute else {}
     for number, stage in enumerate(net.stages):
         gradients = _Gradients(stage, number, examples, budget)
         fit(
@@ -112,23 +122,27 @@ def train(
         )
         for example in examples:
             example.previous = run_stage(stage, example.pyramid, example.previous)
-    net.calibration = calibration(examples, generator_of(budget.seed, len(net.stages)))
 
 
-def calibration(examples: Sequence[Example], generator: torch.Generator) -> Tensor:  # (2, knots)
-    """The mean error where the last stage predicts one of about so much, equally many of each."""
+def calibrate(
+    net: NormalNet, clouds: Iterable[tuple[Tensor, Tensor]], generator: torch.Generator
+) -> None:
+    """Set the mean error where the last stage predicts one of about so much, equally many of each.
+
+    On points and true normals, (N, 3) each, of clouds that were not trained on.
+    """
     predicted, measured = [], []
-    for example in examples:
-        rows = example.draw(_CALIBRATION, generator)
-        assert example.previous is not None
-        out = example.previous[rows]
+    for pos, truth in clouds:
+        known = Example(make_pyramid(pos), truth.float(), truth)
+        rows = known.draw(_CALIBRATION, generator)
+        out = net.run(known.pyramid)[rows]
         predicted.append(out[:, 3])
-        measured.append(torch.rad2deg(angles(out[:, :3], example.truth[rows])) / DEGREES)
+        measured.append(torch.rad2deg(angles(out[:, :3], known.truth[rows])) / DEGREES)
     order = torch.cat(predicted).argsort()
     parts = [torch.cat(values)[order].tensor_split(KNOTS) for values in (predicted, measured)]
     at, error = (torch.stack([part.mean() for part in some]) for some in parts)
     at = at + 1e-4 * torch.arange(len(at))  # no two are equal
-    return torch.stack((at, error.log().cummax(0).values))
+    net.calibration = torch.stack((at, error.log().cummax(0).values))
 
 
 @dataclass
@@ -158,8 +172,8 @@ class _Gradients:
         def work(thread: int) -> None:
             mine = drawn[thread::count]
             output, plane = self.stage(gather_inputs(e.pyramid, r, e.previous) for e, r in mine)
-            truth = torch.cat([e.truth[rows] for e, rows in mine])
-            loss, score = loss_of(output, plane, truth, len(mine))
+            truth = torch.cat([torch.stack((e.truth[r], e.nearest[r])) for e, r in mine], 1)
+            loss, score = loss_of(output, plane, truth, len(mine), self.budget.absolute)
             grads = torch.autograd.grad(loss, weights)
             part = len(mine) / budget.clouds
             found[thread] = tuple(x.detach() * part for x in (loss, score, *grads))
