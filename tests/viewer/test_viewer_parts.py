@@ -274,9 +274,7 @@ def test_up_is_minus_y_for_what_a_depth_camera_sees_and_z_for_all_else():
     frame = np.stack([z * rng.uniform(-0.55, 0.55, 5000), z * rng.uniform(-0.4, 0.4, 5000), z], 1)
     assert likely_up(frame) == "-y"
     assert likely_up(frame - [0, 0, 2]) == "z"  # points behind it
-    assert (
-        likely_up(rng.random((5000, 3)) * [6, 5, 3] + [0, 0, 0.1]) == "z"
-    )  # a room
+    assert likely_up(rng.random((5000, 3)) * [6, 5, 3] + [0, 0, 0.1]) == "z"  # a room
     assert likely_up(rng.random((5000, 3)) * [900, 900, 30] + [5e5, 4e6, 100]) == "z"
 
 
