@@ -84,7 +84,7 @@ class Surface:
         return values, vectors
 
     def free(self) -> list[np.ndarray]:  # each (6,): rotation and translation
-        """Motions that leave the surface as it is: 3 rotations of a sphere, 3 of a plane in itself."""
+        """Motions that leave it as it is: a sphere turns in 3 ways, a plane slides in 2."""
         values, vectors = self.slips()
         noise = (0.5 * self.voxel / max(float(np.ptp(self.pos, 0).max()), 1e-300)) ** 2
         return [vectors[:, k] for k in np.flatnonzero(values < 1e-3 + noise)]
