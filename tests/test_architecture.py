@@ -23,7 +23,7 @@ LAYERS = (
     ("progress", "memory", "extras"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-LONGEST_FILE, LARGEST_PACKAGE = 350, 23_500
+LONGEST_FILE, LARGEST_PACKAGE = 350, 24_000
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
