@@ -29,10 +29,12 @@ def features_page(runs: Sequence[dict[str, Any]]) -> str:
     """Times beside pgeof and jakteristics, and forests; of several runs the last of each cloud."""
     times = {(row["cloud"], row["neighbors"]): row for run in runs for row in run["times"]}
     forests = {row["cloud"]: row for run in runs for row in run["forests"]}
-    out = [about(runs[-1]["meta"])]
+    out = []
     if times:
+        out.append(about([run for run in runs if run["times"]][-1]["meta"]))
         out += [claims(_feature_claims(list(times.values()))), _feature_times(list(times.values()))]
     if forests:
+        out.append(f"Forests: {about([run for run in runs if run['forests']][-1]['meta'])}")
         out.append(_forests(list(forests.values())))
     return "\n\n".join(out) + "\n"
 
