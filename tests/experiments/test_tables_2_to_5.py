@@ -48,6 +48,22 @@ def test_a_pair_is_trained_timed_and_compared(
     assert [len(row["seconds"]) for row in results["times"]] == [1, 1]
 
 
+def test_training_in_bfloat16_is_a_budget_of_its_own_and_its_steps_are_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veckm.training.precision.native_bfloat16", lambda: True)
+    table2 = program("table2_classification")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    given = {"rows": ("veckm-pointnet-128",), "out": tmp_path, **TINY}
+    for part, mixed in (("accuracy", False), ("accuracy", True), ("steps", False)):
+        options = table2.ObjectOptions(data, part=part, bfloat16=mixed, **given)
+        assert table2.main(table2.TABLE, options) == 0
+    results = found(tmp_path, 2)
+    assert [row.get("precision") for row in results["rows"]] == [None, "bfloat16"]
+    assert [row["precision"] for row in results["steps"]] == ["float32", "bfloat16"]
+    assert "1 epochs, bfloat16, 0 min" in capsys.readouterr().out
+
+
 def test_what_the_authors_do_beyond_the_text_is_a_budget_of_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
