@@ -48,7 +48,7 @@ SIGNATURES = {
     "describe": "pos * radius axis batch queries query_batch weights shells degree density eps",
     "Descriptor": "radius * shells degree density eps",
     "Descriptor.forward": "self pos batch * axis queries query_batch weights",
-    "register": "source target * up",
+    "register": "source target * up learnt",
     "Registration": "transform confidence overlap matches inliers voxel seconds note",
     "Registration.apply": "self pos",
     "features": "pos radii * invariants height eps",
