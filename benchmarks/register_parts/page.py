@@ -38,9 +38,10 @@ def merged(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             before = rows.get(key, {})
             rows[key] = {**before, **row}
             for part in ("methods", "matches"):
-                if part in row:
+                if isinstance(row.get(part), dict):
                     rows[key][part] = {**before.get(part, {}), **row[part]}
-    return {"meta": runs[-1]["meta"], "rows": list(rows.values())}
+    commits = ", ".join(dict.fromkeys(run["meta"]["commit"] for run in runs))
+    return {"meta": {**runs[-1]["meta"], "commit": commits}, "rows": list(rows.values())}
 
 
 def page(results: dict[str, Any]) -> str:
