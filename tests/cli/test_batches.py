@@ -91,7 +91,7 @@ def test_several_clouds_need_a_folder_and_names_of_their_own(folder, tmp_path, c
     assert "would both be" in message
     assert not (tmp_path / "o").exists()
     assert "must be one of" in fails(
-        capsys, "encode", folder, "--out-dir", tmp_path / "o", "--suffix", "laz"
+        capsys, "encode", folder, "--out-dir", tmp_path / "o", "--suffix", "obj"
     )
 
 
