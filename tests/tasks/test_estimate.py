@@ -114,6 +114,17 @@ def test_orientation_and_curvature() -> None:
     assert float(((eye - sphere.pos) * seen).sum(-1).min()) >= 0
 
 
+def test_a_scanner_may_have_a_place_for_each_point() -> None:
+    sphere = shapes.sphere(2000)
+    eyes = 3 * sphere.normal * torch.where(sphere.pos[:, :1] > 0, 1.0, -1.0)
+    pos, batch = torch.cat([sphere.pos, sphere.pos]), torch.arange(2).repeat_interleave(2000)
+    seen = estimate_normals(
+        pos, batch=batch, orient="viewpoint", viewpoint=torch.cat([eyes, -eyes])
+    )
+    toward = torch.cat([eyes - sphere.pos, -eyes - sphere.pos])
+    assert float((toward * seen).sum(-1).min()) >= 0
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 17])
 def test_few_points(method: str, n: int) -> None:

@@ -67,7 +67,7 @@ def estimate_normals(
     *,
     batch: Tensor | None = None,  # (N,)
     orient: Orientation = "none",
-    viewpoint: Tensor | None = None,  # (3,)
+    viewpoint: Tensor | None = None,  # (3,), or of the shape of pos
     method: Method = "network",
 ) -> Tensor:
     """Unit normals of a cloud in any units, without parameters, in the shape of `pos`.
@@ -83,7 +83,7 @@ def estimate(
     *,
     batch: Tensor | None = None,  # (N,)
     orient: Orientation = "none",
-    viewpoint: Tensor | None = None,  # (3,)
+    viewpoint: Tensor | None = None,  # (3,), or of the shape of pos
     curvature: bool = False,
     method: Method = "network",
     net: NormalNet | None = None,
@@ -100,7 +100,7 @@ def estimate(
         orient: which of the two directions: "none" leaves the sign arbitrary, "viewpoint" points
             towards `viewpoint`, "up" has z >= 0, "consistent" agrees between neighbors and points
             out of closed surfaces, "auto" is one of the last three by what the cloud is.
-        viewpoint: position of the scanner, for "viewpoint" and "auto".
+        viewpoint: position of the scanner, for "viewpoint" and "auto", for all or for each point.
         curvature: principal curvatures as well.
         method: "network", or "moments" for the estimator without training.
         net: your own network instead of the one that comes with the package.
@@ -117,10 +117,13 @@ def estimate(
     clouds = [slice(a, b) for a, b in pairwise(ends) if a < b]
     if method == "network" and net is None and clouds:
         net = shipped()  # loaded once, before the workers ask for it
+    places = None if viewpoint is None else torch.as_tensor(viewpoint)
+    moving = places is not None and places.shape == pos.shape
     outputs = [pos.new_empty(len(flat), *shape) for shape in ((3,), (), (2,))[: 2 + curvature]]
 
     def work(cloud: slice) -> None:
-        found = _single(flat.flat[cloud], orient, viewpoint, curvature, method, net)
+        place = places.reshape(-1, 3)[cloud] if moving and places is not None else places
+        found = _single(flat.flat[cloud], orient, place, curvature, method, net)
         for out, values in zip(outputs, found, strict=True):
             out[cloud] = values
 
@@ -145,7 +148,7 @@ def check_options(orient: str, viewpoint: object, method: str) -> None:
 def _single(
     pos: Tensor,  # (N, 3), N >= 1
     orient: Orientation,
-    viewpoint: Tensor | None,
+    viewpoint: Tensor | None,  # (3,) or (N, 3)
     curvature: bool,
     method: Method,
     net: NormalNet | None,
@@ -161,7 +164,8 @@ def _single(
     begin("orient")
     if orient != "none":
         given = pos.detach().cpu()[order], normal, orient
-        normal = orient_normals(*given, viewpoint=viewpoint, subsets=part.subsets)
+        place = viewpoint if viewpoint is None or viewpoint.ndim == 1 else viewpoint.cpu()[order]
+        normal = orient_normals(*given, viewpoint=place, subsets=part.subsets)
     if not curvature:
         return [normal[back], error[back]]
     begin("curvature")
