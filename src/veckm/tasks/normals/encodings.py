@@ -30,7 +30,7 @@ from veckm.functional import encode
 from veckm.tasks.normals import eigen
 
 #: Standard deviations of the windows in units of the spacing, and doublings of their blocks.
-SIGMA, _DOUBLINGS = (12.0, 24.0), (3, 2)
+SIGMA, _DOUBLINGS = (5.0, 12.0), (4, 3)
 #: Shells of frequencies, in units of 1 / sigma, and the accuracy of the encodings.
 SHELLS, EPS = (1.0, 2.0), 3e-2
 SCALES, RINGS = len(SIGMA), len(SHELLS)

@@ -41,12 +41,12 @@ _CALIBRATION = 2000
 class Budget:
     """The amount of training."""
 
-    steps: int = 6000  # of every stage
+    steps: int = 9000  # of every stage
     clouds: int = 8  # in a step
     points: int = 512  # of each
     rate: float = 3e-3
     seed: int = 0
-    absolute: float = 0.0  # weight of the mean angle in the loss, beside its root mean square
+    absolute: float = 0.3  # weight of the mean angle in the loss, beside its root mean square
 
 
 @dataclass
