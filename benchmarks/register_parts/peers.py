@@ -49,12 +49,14 @@ def with_normals(made: Any, radius: float) -> Any:
     return made
 
 
-def fpfh(made: Any, radius: float, most: int = 100) -> Any:
-    """FPFH of at most 100 neighbors, as in Open3D's own example."""
-    import open3d
+def fpfh(made: Any, radius: float, most: int | None = 100) -> Any:
+    """FPFH of at most 100 neighbors, as in Open3D's own example, or of all with None."""
+    from open3d import geometry, pipelines
 
-    search = open3d.geometry.KDTreeSearchParamHybrid(radius, most)
-    return open3d.pipelines.registration.compute_fpfh_feature(made, search)
+    search = geometry.KDTreeSearchParamRadius(radius)
+    if most is not None:
+        search = geometry.KDTreeSearchParamHybrid(radius, most)
+    return pipelines.registration.compute_fpfh_feature(made, search)
 
 
 def _ransac(x: np.ndarray, y: np.ndarray, voxel: float) -> np.ndarray:

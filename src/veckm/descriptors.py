@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from veckm import inputs
 from veckm.engines.phasors import as_real
 from veckm.frequencies import suggest_radius
+from veckm.parallel import one_thread, share, workers
 from veckm.planning import Scales
 from veckm.sizes import make_window, resolve_beta
 
@@ -39,7 +40,7 @@ _NEIGHBORS = 256
 #: Squares below this are rounding: it keeps the gradient of the square root finite.
 _TINY = 1e-8
 #: Rows whose invariants are computed at a time.
-_ROWS = 1 << 14
+_ROWS = 1 << 11
 
 
 class Descriptor(nn.Module):
@@ -90,6 +91,7 @@ class Descriptor(nn.Module):
         self.density, self.eps = density, eps
         self.spheres = [sphere(*_degrees(rho, self.degree)) for rho in self.shells]
 
+    @one_thread()
     def forward(
         self,
         pos: Tensor,  # (N, 3) or (B, N, 3)
@@ -115,12 +117,19 @@ class Descriptor(nn.Module):
 
     def _invariants(self, c: list[Tensor], axis: Tensor | None) -> Tensor:  # S of (M, (L_s + 1)^2)
         """Of some rows at a time: what lies between is several times as large as the result."""
-        chunks = zip(*(part.split(_ROWS) for part in c), strict=True)
-        if axis is None:
-            return torch.cat([spectra(chunk) for chunk in chunks])
-        axes = axis.expand(len(c[0]), 3) if axis.dim() == 1 else axis.flatten(0, -2)
-        found = zip(chunks, axes.split(_ROWS), strict=True)
-        return torch.cat([about_axis(chunk, self.spheres, some) for chunk, some in found])
+        chunks = list(zip(*(part.split(_ROWS) for part in c), strict=True))
+        axes = axis if axis is None or axis.dim() > 1 else axis.expand(len(c[0]), 3)
+        frames = None if axes is None else axes.flatten(0, -2).split(_ROWS)
+        out: list[Tensor] = [c[0]] * len(chunks)
+
+        def work(k: int) -> None:
+            some = chunks[k]
+            out[k] = about_axis(some, self.spheres, frames[k]) if frames else spectra(some)
+
+        learning = any(t.requires_grad for t in (*c, *(frames or ())))  # in this thread then
+        count = 1 if learning else workers(c[0].device, 4 * len(chunks))
+        share(range(len(chunks)), lambda _: work, count)
+        return torch.cat(out)
 
     def _coefficients(
         self, scales: Scales, beta: float, weights: Tensor | None
@@ -203,10 +212,10 @@ def about_axis(
     """c'_{s,l,0} and the moduli of (c'_{s,l,m}, c'_{s,l,-m}) in the frame where the axis is z."""
     out = []
     for part, ball in zip(c, spheres, strict=True):
-        turned = ball.to_pole(part, axis)
-        pair = (turned[..., ball.plus].square() + turned[..., ball.minus].square() + _TINY).sqrt()
-        out += [turned[..., ball.zero], pair - _TINY**0.5]
-    return torch.cat(out, -1)
+        turned = ball.to_pole(part.t().contiguous(), axis)  # long rows are fast
+        pair = (turned[ball.plus].square() + turned[ball.minus].square() + _TINY).sqrt()
+        out += [turned[ball.zero], pair - _TINY**0.5]
+    return torch.cat(out).t()
 
 
 @dataclass(frozen=True)
@@ -249,7 +258,7 @@ class Sphere:
         """The column of (l, -m) for each of `plus`."""
         return self.plus - 2 * self.order[1][self.plus]
 
-    def to_pole(self, c: Tensor, axis: Tensor) -> Tensor:  # (..., (L + 1)^2), (..., 3)
+    def to_pole(self, c: Tensor, axis: Tensor) -> Tensor:  # ((L + 1)^2, M), (M, 3)
         """Coefficients of the function turned so that its axis becomes z.
 
         About z by minus the azimuth, then about y by minus the polar angle: the second is a
@@ -261,17 +270,18 @@ class Sphere:
         flat = (x.square() + y.square()).sqrt()
         swap = self.swap.to(c)
         c = self._about_z(c, x / flat, y / flat)
-        return self._about_z(c @ swap, z, torch.where(off, flat, 0)) @ swap.t()
+        return swap @ self._about_z(swap.t() @ c, z, torch.where(off, flat, 0))
 
     def _about_z(self, c: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Coefficients of f(R x), with R the rotation about z by the angle of cos and sin."""
-        powers = [torch.complex(torch.ones_like(cos), torch.zeros_like(sin))]
+        powers = [(torch.ones_like(cos), torch.zeros_like(sin))]  # exp(i m angle)
         for _ in range(self.degree):
-            powers.append(powers[-1] * torch.complex(cos, sin))
+            re, im = powers[-1]
+            powers.append((re * cos - im * sin, re * sin + im * cos))
         m = self.order[1]
-        angle = torch.stack(powers, -1)[..., m.abs()]  # exp(i |m| angle)
-        partner = torch.arange(len(m)) - 2 * m  # the column of (l, -m)
-        return c * angle.real + c[..., partner] * (angle.imag * m.sign().to(c))
+        real, imag = (torch.stack(part)[m.abs()] for part in zip(*powers, strict=True))
+        partner = torch.arange(len(m)) - 2 * m  # the row of (l, -m)
+        return c * real + c[partner] * (imag * m.sign().to(c)[:, None])
 
 
 def _degrees(rho: float, highest: int) -> tuple[int, int]:
