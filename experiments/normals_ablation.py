@@ -77,7 +77,7 @@ def masked(pyramid: Pyramid, part: str) -> Pyramid:
         return pyramid
     table = pyramid.table.clone()
     for some in (slice(i, i + 4096) for i in range(0, len(table), 4096)):
-        table[some, :, NORMAL] = peaks(pyramid.encoding[some].float())[:, -1].t()[:, None]
+        table[some, :, NORMAL] = peaks(pyramid.encoding[some].float())[0][:, -1].t()[:, None]
     table[..., ROUGHNESS] = table[..., HEIGHT] = 0
     table[..., POSITION] = table[:, :1, POSITION]
     own = torch.arange(len(table), dtype=torch.int32)[:, None, None]

@@ -62,7 +62,7 @@ def test_the_peak_of_a_noisy_plane_is_its_normal() -> None:
     flat[:, 2] = 0.02 * torch.randn(4000, generator=generator)
     found, _ = windows(flat)
     inside = ((flat[:, :2] - 0.5).abs() < 0.2).all(1)
-    top = encodings.peaks(found[inside].float())  # (3, S, B)
+    top, _ = encodings.peaks(found[inside].float())  # (3, S, B)
     assert float(top[2].abs().median()) > math.cos(math.radians(3))
 
 

@@ -35,6 +35,8 @@ SIGMA, _DOUBLINGS = (5.0, 12.0), (4, 3)
 SHELLS, EPS = (1.0, 2.0), 3e-2
 SCALES, RINGS = len(SIGMA), len(SHELLS)
 PEAKS = SCALES * RINGS
+#: Numbers of the peaks: the share of each, its |G|, and the angles between them.
+PEAK_NUMBERS = 2 * PEAKS + PEAKS * (PEAKS - 1) // 2
 #: Added to |G|^2, whose root has no slope at zero.
 _TINY = 1e-8
 
@@ -111,10 +113,18 @@ def _local_encodings(
     return out
 
 
-def peaks(G: Tensor) -> Tensor:  # (B, S, 2, RINGS, J) -> (3, PEAKS, B)
-    """The normals of the windows: the dominant direction of |G|^2 of every scale and shell."""
+def peaks(G: Tensor) -> tuple[Tensor, Tensor]:  # (B, S, 2, RINGS, J) -> (3, PEAKS, B), (n, B)
+    """The normals of the windows, and how clear they are.
+
+    The dominant direction of |G|^2 of every scale and shell; and the share of |G|^2 along it, |G|,
+    and the angles between the peaks. On a plane nearly all is in one peak, and all peaks agree.
+    """
     power = G[:, :, 0].square() + G[:, :, 1].square()  # (B, S, RINGS, J)
-    return eigen.dominant((power.flatten(1, 2) @ _OUTER.t()).permute(2, 1, 0))
+    T = (power.flatten(1, 2) @ _OUTER.t()).permute(2, 1, 0)  # (6, PEAKS, B)
+    top, total = eigen.dominant(T), eigen.trace(T)
+    share = eigen.dot(eigen.times(T, top), top) / total.clamp_min(_TINY)
+    i, j = torch.triu_indices(PEAKS, PEAKS, 1)
+    return top, torch.cat((share, total.sqrt(), eigen.dot(top[:, i], top[:, j]).abs()))
 
 
 def seen_from(

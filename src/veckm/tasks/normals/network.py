@@ -30,7 +30,15 @@ from torch.nn import functional
 
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import eigen
-from veckm.tasks.normals.encodings import INVARIANTS, PEAKS, SCALES, VECTORS, peaks, seen_from
+from veckm.tasks.normals.encodings import (
+    INVARIANTS,
+    PEAK_NUMBERS,
+    PEAKS,
+    SCALES,
+    VECTORS,
+    peaks,
+    seen_from,
+)
 from veckm.tasks.normals.pyramid import (
     HEIGHT,
     LEVELS,
@@ -47,7 +55,7 @@ _ROWS = 2048
 _POINTS = 4096
 #: Invariants of a neighbor and a one, which makes the bias; and invariants of the point itself.
 EDGE = 10
-POINT = 6 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1 + PEAKS
+POINT = 6 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1 + PEAKS * (1 + LEVELS) + PEAK_NUMBERS
 #: Numbers from the encodings, seen from the normal so far.
 SEEN = SCALES * INVARIANTS
 #: The unit of the predicted error, in degrees.
@@ -96,7 +104,7 @@ def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> St
         reference = best[:, None].expand(-1, LEVELS, -1)
         options = torch.cat([own, best[:, None]], 1)
     G = pyramid.encoding.index_select(0, rows).float()
-    top = peaks(G)
+    top, clear = peaks(G)
     offset = seen[POSITION] - mine[POSITION, :1, None]
     edge, middle = _edges(offset / radius[:, None], reference[:, :, None], votes, theirs)
     edge[:, 6], edge[:, 7] = error, seen[ROUGHNESS]
@@ -112,6 +120,8 @@ def gather_inputs(pyramid: Pyramid, rows: Tensor, previous: Tensor | None) -> St
             eigen.dot(own[:, i], own[:, j]).abs(),
             own_error[None],
             eigen.dot(top, best[:, None]).abs(),
+            eigen.dot(top[:, :, None], own[:, None]).abs().flatten(0, 1),
+            clear,
         )
     )
     turns = None
