@@ -59,9 +59,10 @@ class VecKM(nn.Module):
 
     A: Tensor  # (scales, D_in, D); a Parameter has the shape that it was given with
     _B: Tensor | None  # (scales, D_in, p), or None until first needed
-    #: True in networks: inside of autocast ``dense`` then rounds the factors of its product where
-    #: `eps` is 0.5 % or more (to bfloat16 that is an error of 0.2 %).
-    follows_autocast = False
+    #: True in networks: ``dense`` then rounds the factors of its product where `eps` is 0.5 % or
+    #: more (to bfloat16 that is an error of 0.2 %), in autocast and, where ``auto`` chose it, on a
+    #: CPU that multiplies bfloat16 itself.
+    rounds = False
 
     def __init__(
         self,
@@ -210,7 +211,7 @@ class VecKM(nn.Module):
     def _plan(self, scales: Scales, scale: int, progress: bool | None) -> Plan:
         window = make_window(self.window, self.beta[scale], None)
         B = self.B[scale] if self.engine == "random" else None
-        low = rounding(scales.points.pos) if self.follows_autocast else None
+        low = rounding(scales.points.pos, native=self.engine == "auto") if self.rounds else None
         return scales.plan(window, self.engine, self.eps, B, 2 * self.dim, progress, low)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> VecKM:

@@ -1,6 +1,7 @@
 """`veckm register` and `veckm find`: what they write and print, and their errors."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,17 @@ def test_las_keeps_its_fields_far_from_where_it_was(files, tmp_path, capsys):
     found = veckm.read(out)
     np.testing.assert_allclose(found.xyz - far, shapes.statue(4000, 1).pos.numpy(), atol=0.05)
     np.testing.assert_array_equal(found.fields["intensity"], np.arange(4000))
+
+
+def test_the_crs_of_the_output_is_that_of_the_target_or_else_of_the_source(tmp_path, capsys):
+    source, target, out = (tmp_path / name for name in ("source.las", "target.las", "out.las"))
+    clouds = [PointCloud(shapes.statue(4000, k).pos.double().numpy()) for k in (1, 2)]
+    here, there = ('PROJCS["a",UNIT["metre",1]]', 'PROJCS["b",UNIT["metre",1]]')
+    for mine, theirs, expected in ((here, there, there), (here, None, here), (None, None, None)):
+        veckm.write(source, replace(clouds[0], crs=mine))
+        veckm.write(target, replace(clouds[1], crs=theirs))
+        assert run(capsys, "register", source, target, "-o", out, "--quiet") == (0, "", "")
+        assert veckm.read(out).crs == expected
 
 
 def test_several_sources_go_to_a_folder_and_nothing_is_written_without_overlap(

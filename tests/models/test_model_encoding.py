@@ -79,6 +79,21 @@ def test_under_autocast_the_products_are_rounded_where_eps_allows(
         assert float((grads[1] - grads[0]).norm() / grads[0].norm()) <= 4 * high + 1e-5
 
 
+@pytest.mark.parametrize("engine", ["auto", "dense"])
+def test_a_cpu_that_multiplies_bfloat16_itself_rounds_where_auto_may(
+    engine: Any, generator: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pos = clouds(generator).float()
+    config = EncodingConfig(dim=32, hidden=16, channels=8, engine=engine)
+    encoding = seeded(lambda: Encoding(config), 0)
+    found = []
+    for native in (False, True):
+        monkeypatch.setattr("veckm.engines.device.native_bfloat16", lambda n=native: n)
+        found.append(encoding.encode(pos))
+    error = float((found[1] - found[0]).norm() / found[0].norm())
+    assert 1e-3 < error < 5e-3 if engine == "auto" else error == 0.0
+
+
 def test_a_network_with_several_scales_trains(generator: Generator) -> None:
     config = default_encoding("pointnet", alpha=(30.0, 20.0), radius=(0.3, 0.2), dim=32, hidden=16)
     assert config.beta == (1.8 / 0.3, 1.8 / 0.2)

@@ -63,10 +63,21 @@ def can_look(x: Tensor) -> bool:
     return not launches(x.device) and not traced(x)
 
 
-def rounding(x: Tensor) -> torch.dtype | None:
-    """What autocast rounds the factors of products to; None outside of it."""
+def rounding(x: Tensor, native: bool = False) -> torch.dtype | None:
+    """What autocast rounds the factors of products to; None outside of it.
+
+    With `native` bfloat16 there, on a CPU that multiplies it itself; not in a graph, which may run
+    elsewhere.
+    """
     kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    if torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return torch.bfloat16 if native and can_look(x) and native_bfloat16() else None
+
+
+def native_bfloat16() -> bool:
+    """Whether this CPU multiplies bfloat16 itself; elsewhere it is slower than float32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Encoding(nn.Module):
             seed=seed,
             validate=validate,
         )
-        self.veckm.follows_autocast = True
+        self.veckm.rounds = True
         P = None
         if config.position:  # independent of VecKM's A
             generator = torch.Generator().manual_seed(seed + 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from veckm.engines.device import native_bfloat16
 from veckm.training.recipe import Recipe
 
 
@@ -48,8 +49,3 @@ class Precision:
         name = str(self.products).removeprefix("torch.")
         mixed = {torch.bfloat16: " by autocast", torch.float16: " by autocast, the loss scaled"}
         return f"products in {name}{mixed.get(self.products, '')}"
-
-
-def native_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 itself; elsewhere it is slower than float32."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
