@@ -40,7 +40,7 @@ class CloudCounts:
 
     per_mesh: int = 2  #: clouds of each mesh
     procedural: int = 50  #: clouds of procedural surfaces
-    scans: int = 60  #: clouds of statues, streets and rooms as scanners see them
+    scans: int = 100  #: clouds of statues, streets and rooms as scanners see them
     seed: int = 0  #: of everything that is random
     #: Points of a cloud, one of these.
     sizes: tuple[int, ...] = (100_000, 100_000, 100_000, 50_000, 20_000, 8_000, 3_000)
