@@ -57,7 +57,7 @@ class Options:
     """Folder with meshes to learn from."""
     val: Path
     """Folder with meshes to compare on."""
-    steps: int = 600
+    steps: int = 2000
     """Steps of every stage."""
     points: int = 30_000
     """Points of a cloud to compare on."""
