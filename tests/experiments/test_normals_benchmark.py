@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,8 +127,20 @@ def test_orientation_is_compared_on_clouds_that_all_methods_answered() -> None:
     ours = [row("veckm", key, 0.97) for key in ("none", "high")]
     rows = [*ours, row(orientation.OPEN3D, "none", 0.9), row(orientation.OPEN3D, "high", None)]
     assert orientation.table_of(rows)["veckm"] == {"none": 0.97, "mean": 0.97}
-    assert [claim.holds for claim in orientation.claims(rows)] == [False, True]
+    # What is asked of ours counts on all clouds, what is compared on those with an answer.
+    assert [claim.holds for claim in orientation.claims(rows)] == [False, True, True]
     assert "right sign" in page.page(Results({**META}, {}, rows), [])
+    rows[-1] = replace(rows[-1], note="no answer in 60 s")
+    text = orientation.markdown(rows)
+    assert "it has no answer for a (high)" in text
+    assert "| veckm, where Open3D answers | 97.0 % |" in text
+
+
+def test_a_method_has_so_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert orientation.in_time(torch.neg, torch.ones(2)).tolist() == [-1, -1]
+    monkeypatch.setattr(orientation, "_PATIENCE", 0.5)
+    with pytest.raises(RuntimeError, match=r"no answer in 0\.5 s"):
+        orientation.in_time(time.sleep, 60)  # type: ignore[arg-type]
 
 
 def test_claims_of_accuracy_are_about_parts_of_the_best_pca() -> None:
