@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from veckm import inputs
 from veckm.engines.phasors import as_real
 from veckm.frequencies import suggest_radius
-from veckm.parallel import one_thread, share, workers
+from veckm.parallel import share, workers
 from veckm.planning import Scales
 from veckm.sizes import make_window, resolve_beta
 
@@ -91,7 +91,6 @@ class Descriptor(nn.Module):
         self.density, self.eps = density, eps
         self.spheres = [sphere(*_degrees(rho, self.degree)) for rho in self.shells]
 
-    @one_thread()
     def forward(
         self,
         pos: Tensor,  # (N, 3) or (B, N, 3)
