@@ -71,27 +71,20 @@ class Results(harness.Results):
     """Everything that one run measured about normals."""
 
     rows: list[Row] = field(default_factory=list)  # type: ignore[assignment]
-    #: Parts whose rows were not kept, as they were published: claims, and text and tables.
-    recorded: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> Results:
         """From JSON."""
         data = json.loads(path.read_text())
         rows = [Row(**row) for row in data["rows"]]
-        return cls(data["meta"], data["options"], rows, data.get("recorded", {}))
+        return cls(data["meta"], data["options"], rows)
 
     @classmethod
     def merged(cls, runs: Sequence[Results]) -> Results:  # type: ignore[override]
         """Each part from the last run that has it: a table is of one run and one set of weights."""
-        last = {part: run for run in runs for part in (*run.recorded, *(r.part for r in run.rows))}
+        last = {part: run for run in runs for part in {r.part for r in run.rows}}
         rows = [row for part, run in last.items() for row in run.of(part)]
-        recorded = {
-            p: run.recorded[p] | {"date": run.meta["date"][:10]}
-            for p, run in last.items()
-            if p in run.recorded
-        }
-        return cls(runs[-1].meta, runs[-1].options, rows, recorded)  # type: ignore[arg-type]
+        return cls(runs[-1].meta, runs[-1].options, rows)  # type: ignore[arg-type]
 
 
 _ESTIMATED: dict[Any, tuple[Tensor, Tensor]] = {}

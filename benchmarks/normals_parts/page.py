@@ -59,13 +59,6 @@ def page(results: Results, plots: list[str], images: str = "_static") -> str:
         if rows:
             claims += part.claims(rows)
             sections[name] = part.markdown(rows)
-        elif name in results.recorded:
-            known = results.recorded[name]
-            when = f"of {known.get('date', 'before')}, with other weights"
-            found = [Claim(**claim) for claim in known["claims"]]
-            claims += [replace(claim, text=f"{claim.text} ({when})") for claim in found]
-            blocks = [f"This part is {when}.", *known["blocks"]]
-            sections[name] = "\n\n".join(map(_block, blocks)) + "\n"
     out += [tables.claims(claims)]
     for name, text in sections.items():
         part = PARTS[name]
@@ -75,16 +68,9 @@ def page(results: Results, plots: list[str], images: str = "_static") -> str:
     return "\n".join(out).rstrip() + "\n"
 
 
-def _block(block: str | dict[str, Any]) -> str:
-    """A paragraph, or a table of recorded cells."""
-    return block if isinstance(block, str) else tables.table(block["head"], block["rows"])
-
-
 def short(results: Results) -> str:
     """The table for the README: errors in the six sets, and the time beside."""
     rows = results.of("accuracy")
-    if "accuracy" in results.recorded:
-        return _block(results.recorded["accuracy"]["short"]) + "\n"
     if not rows:
         return ""
     table = scores_of(accuracy.complete(rows)[0]).table()  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ class Descriptor(nn.Module):
     def _coefficients(
         self, scales: Scales, beta: float, weights: Tensor | None
     ) -> list[Tensor]:  # S of (..., (degree + 1)^2)
-        """c_{s,l,m}, shell by shell: the encodings of all shells at once would fill the memory."""
+        """c_{s,l,m}, some shells at a time: the encodings of all at once would fill the memory."""
         window = make_window("gaussian", beta, None)
         columns = 2 * max(len(ball.directions) for ball in self.spheres)
         plan = scales.plan(window, "auto", self.eps, None, columns, False)
@@ -146,11 +146,27 @@ class Descriptor(nn.Module):
             inverse = 1 / own.sum(ones).clamp_min(_TINY)
             weights = ones * inverse
         out = []
-        for rho, ball in zip(self.shells, self.spheres, strict=True):
-            A = rho * beta * ball.directions.t().to(scales.points.pos)
+        for shells in self._together:
+            balls = [self.spheres[s] for s in shells]
+            parts = [self.shells[s] * beta * self.spheres[s].directions for s in shells]
+            A = torch.cat(parts).t().to(scales.points.pos)
             G = plan.encode(A, norm="mean", weights=weights)
-            out.append(as_real(G) @ ball.analysis.to(G.real))
+            values = G.split([len(part) for part in parts], -1)
+            found = zip(values, balls, strict=True)
+            out += [as_real(some) @ ball.analysis.to(G.real) for some, ball in found]
         return out
+
+    @property
+    def _together(self) -> list[list[int]]:
+        """Shells that are encoded at once: no more directions than the largest has."""
+        counts = [len(ball.directions) for ball in self.spheres]
+        groups: list[list[int]] = []
+        for s, count in enumerate(counts):
+            if groups and sum(counts[t] for t in groups[-1]) + count <= max(counts):
+                groups[-1].append(s)
+            else:
+                groups.append([s])
+        return groups
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}, shells={self.shells}, degree={self.degree}"
