@@ -82,7 +82,7 @@ class Results(harness.Results):
     @classmethod
     def merged(cls, runs: Sequence[Results]) -> Results:  # type: ignore[override]
         """Each part from the last run that has it: a table is of one run and one set of weights."""
-        last = {part: run for run in runs for part in {r.part for r in run.rows}}
+        last = {part: run for run in runs for part in dict.fromkeys(r.part for r in run.rows)}
         rows = [row for part, run in last.items() for row in run.of(part)]
         return cls(runs[-1].meta, runs[-1].options, rows)  # type: ignore[arg-type]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import ModuleType
-from typing import Any
 
 from experiments.evaluation import OURS, UNTRAINED, best_of
 
