@@ -103,7 +103,7 @@ class Descriptor(nn.Module):
     ) -> Tensor:
         """Describe the surroundings of every point or query."""
         rows = pos if queries is None else queries
-        frames = None if axis is None else _checked_axis(axis, rows)
+        frames = None if axis is None else inputs.check_axis(axis, rows)
         scales = Scales.of(pos, batch, queries, query_batch, 3, True)
         radius = self.radius
         if radius is None:
@@ -146,27 +146,25 @@ class Descriptor(nn.Module):
             inverse = 1 / own.sum(ones).clamp_min(_TINY)
             weights = ones * inverse
         out = []
-        for shells in self._together:
-            balls = [self.spheres[s] for s in shells]
-            parts = [self.shells[s] * beta * self.spheres[s].directions for s in shells]
+        for group in self._together:
+            parts = [rho * beta * ball.directions for rho, ball in group]
             A = torch.cat(parts).t().to(scales.points.pos)
             G = plan.encode(A, norm="mean", weights=weights)
             values = G.split([len(part) for part in parts], -1)
-            found = zip(values, balls, strict=True)
-            out += [as_real(some) @ ball.analysis.to(G.real) for some, ball in found]
+            for some, (_, ball) in zip(values, group, strict=True):
+                out.append(as_real(some) @ ball.analysis.to(G.real))
         return out
 
     @property
-    def _together(self) -> list[list[int]]:
+    def _together(self) -> list[list[tuple[float, Sphere]]]:
         """Shells that are encoded at once: no more directions than the largest has."""
-        counts = [len(ball.directions) for ball in self.spheres]
-        groups: list[list[int]] = []
-        for s, count in enumerate(counts):
-            if groups and sum(counts[t] for t in groups[-1]) + count <= max(counts):
-                groups[-1].append(s)
-            else:
-                groups.append([s])
-        return groups
+        groups: list[list[tuple[float, Sphere]]] = [[]]
+        most = max(len(ball.directions) for ball in self.spheres)
+        for shell in zip(self.shells, self.spheres, strict=True):
+            if sum(len(ball.directions) for _, ball in (*groups[-1], shell)) > most:
+                groups.append([])
+            groups[-1].append(shell)
+        return [group for group in groups if group]
 
     def extra_repr(self) -> str:
         return f"radius={self.radius}, shells={self.shells}, degree={self.degree}"
@@ -342,20 +340,3 @@ def harmonics(u: np.ndarray, degree: int) -> np.ndarray:  # (n, 3) -> (n, (degre
             y = sph_harm_y(n, abs(m), polar, azimuth) * (-1) ** m  # without Condon and Shortley's
             columns.append(y.real if m == 0 else 2**0.5 * (y.real if m > 0 else y.imag))
     return np.stack(columns, 1)
-
-
-def _checked_axis(axis: Tensor, rows: Tensor) -> Tensor:  # (..., 3) unit
-    """Directions of the shape of the queries, or one for all."""
-    if not isinstance(axis, Tensor):
-        axis = torch.as_tensor(axis)
-    if axis.shape not in ((3,), rows.shape) or not axis.is_floating_point():
-        raise ValueError(
-            f"axis must be a float tensor of shape (3,) or {tuple(rows.shape)}, one direction for "
-            f"all or one per query, got {axis.dtype} {tuple(axis.shape)}"
-        )
-    inputs.check_finite(axis, "axis")
-    length = torch.linalg.vector_norm(axis, dim=-1, keepdim=True)
-    if bool((length <= 0).any()):
-        raise ValueError("axis has directions of length zero: give unit vectors")
-    unit: Tensor = (axis / length).to(rows)
-    return unit

@@ -82,6 +82,23 @@ def check_finite(values: Tensor, name: str) -> float:
     )
 
 
+def check_axis(axis: Tensor, rows: Tensor) -> Tensor:  # (..., 3) unit
+    """Directions of the shape of the queries, or one for all."""
+    if not isinstance(axis, Tensor):
+        axis = torch.as_tensor(axis)
+    if axis.shape not in ((3,), rows.shape) or not axis.is_floating_point():
+        raise ValueError(
+            f"axis must be a float tensor of shape (3,) or {tuple(rows.shape)}, one direction for "
+            f"all or one per query, got {axis.dtype} {tuple(axis.shape)}"
+        )
+    check_finite(axis, "axis")
+    length = torch.linalg.vector_norm(axis, dim=-1, keepdim=True)
+    if bool((length <= 0).any()):
+        raise ValueError("axis has directions of length zero: give unit vectors")
+    unit: Tensor = (axis / length).to(rows)
+    return unit
+
+
 def check_count(value: int, name: str, least: int = 1) -> int:
     """A whole number, not below `least`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
