@@ -35,7 +35,7 @@ TILES = f"{OURS}, in tiles"
 K = 30
 OPEN3D = f"Open3D, k = {K}"
 _TILES = 4  # about so many
-#: Seconds that Open3D has for a cloud: on some with several parts it does not end for an hour.
+#: Seconds that Open3D has for a cloud: on one with several parts it had not ended in four minutes.
 _PATIENCE = 60.0
 
 Call = Callable[[], Tensor]

@@ -12,6 +12,7 @@ from experiments.networks.pages import BUDGET, Rows
 
 #: Of a pair: a title, and each network with its rows, one per seed.
 Pair = tuple[str, list[tuple[Case, Rows]]]
+_SET = BUDGET.index("set")  # what a pair is named by
 
 
 def pairs(title: str, cases: Sequence[Case], rows: Rows) -> list[Pair]:
@@ -20,8 +21,8 @@ def pairs(title: str, cases: Sequence[Case], rows: Rows) -> list[Pair]:
     for case in (case for case in cases if case.veckm and not case.dim):
         plain = next(c for c in cases if c.network == case.network and not c.veckm)
         budgets = [_budgets(rows, side.key) for side in (plain, case)]
-        for name in sorted({key[-1] for key in budgets[0].keys() & budgets[1].keys()}):
-            shared = [key for key in budgets[0].keys() & budgets[1].keys() if key[-1] == name]
+        for name in sorted({key[_SET] for key in budgets[0].keys() & budgets[1].keys()}):
+            shared = [key for key in budgets[0].keys() & budgets[1].keys() if key[_SET] == name]
             longest = max(shared, key=lambda key: (len(budgets[0][key][0]["curve"]), key))
             sides = [(side, b[longest]) for side, b in zip((plain, case), budgets, strict=True)]
             found.append((f"{title}{': ' * bool(name)}{name}", sides))

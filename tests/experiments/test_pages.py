@@ -116,6 +116,8 @@ def test_curves_of_a_pair_with_one_budget_are_drawn(tmp_path: Path) -> None:
     (found,) = curves.pairs("Table 2", table.cases, rows)
     assert found[0] == "Table 2"
     assert [(case.key, len(mine)) for case, mine in found[1]] == [("pct", 2), ("veckm-pct", 1)]
+    ten = [{**row, "set": "the ten", "precision": "bfloat16"} for row in rows[:4]]
+    assert [title for title, _ in curves.pairs("Table 2", table.cases, ten)] == ["Table 2: the ten"]
     text = curves.draw([found], {"Table 2": "instance accuracy"}, tmp_path)
     assert "(_static/networks_curves.png)" in text
     first = (tmp_path / "networks_curves.png").read_bytes()
