@@ -9,7 +9,7 @@ from experiments.evaluation import OURS, UNTRAINED, best_of
 from experiments.figures.style import plain
 from matplotlib.figure import Figure
 
-from benchmarks.normals_parts import confidence
+from benchmarks.normals_parts import confidence, lenssen
 from benchmarks.normals_parts.accuracy import complete
 from benchmarks.normals_parts.cases import PAPER, Results, scores_of
 from benchmarks.plots import draw_all
@@ -21,6 +21,7 @@ COLOR = {
     best_of("PCA"): "#E69F00",
     best_of("Jet"): "#009E73",
     PAPER: "#D55E00",
+    lenssen.NAME: "#CC79A7",
 }
 _OTHER = "#999999"
 
