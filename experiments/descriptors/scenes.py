@@ -9,8 +9,9 @@ import torch
 from benchmarks.register_parts.pairs import Pair
 from torch import Tensor
 
-from veckm.data.lidar import HEIGHT, Street, make_street
+from veckm.data.lidar import HEIGHT
 from veckm.data.sampling import gaussian, rotation, uniform
+from veckm.data.street import Street, make_street
 
 #: Half of a room in meters, pieces of furniture, and things on poles.
 _ROOM, _BOXES, _POLES = (1.8, 3.5), (10, 28), 8

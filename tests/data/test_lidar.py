@@ -1,11 +1,14 @@
 """The ray caster of the street against marching along the rays."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from veckm.data.house import make_house
-from veckm.data.lidar import Street, _rays, make_street
+from veckm.data.lidar import _rays
+from veckm.data.street import Street, make_street
 
 
 def inside(street: Street, x: Tensor) -> Tensor:
@@ -26,12 +29,14 @@ def inside(street: Street, x: Tensor) -> Tensor:
 Trial = tuple[Street, Tensor, Tensor]
 
 
-@pytest.fixture(params=["street", "house"])
+@pytest.fixture(params=["street", "varied street", "house"])
 def trial(request: pytest.FixtureRequest) -> Trial:
-    """A street or the house with its tilted roof, and the origin and directions of some rays."""
-    origin, ray = _rays(3.0, torch.linspace(0.1, 6.2, 60), 16)
+    """A street, also with bays and curbs, or the house with its tilted roof; and some rays."""
+    origin, ray = _rays(3.0, torch.linspace(0.1, 6.2, 60), torch.linspace(-0.4, 0.2, 16).double())
     if request.param == "street":
         return make_street(0), origin, ray
+    if request.param == "varied street":
+        return replace(make_street(2, varied=True), trees=None), origin, ray
     return make_house(), torch.tensor([-8.0, -9.0, 5.0]).double(), ray
 
 
@@ -71,3 +76,25 @@ def test_other_scenes_are_other_streets_and_always_the_same() -> None:
     make_street.cache_clear()
     assert torch.equal(first.boxes, make_street(1).boxes)
     assert not torch.equal(first.boxes, make_street(2).boxes)
+
+
+def test_light_goes_into_crowns_or_through_them_and_leaves_have_no_normal() -> None:
+    street = make_street(2, varied=True)
+    assert street.trees is not None
+    origin, ray = _rays(0.0, torch.linspace(0, 6.28, 600), torch.linspace(-0.3, 0.3, 40).double())
+    distance, normal = street.cast(origin, ray, torch.Generator().manual_seed(0))
+    bare, _ = replace(street, trees=None).cast(origin, ray)
+    leaf = distance < bare
+    assert torch.equal(leaf, ~normal.any(1))
+    at = origin + distance[leaf, None] * ray[leaf]
+    center, half, path = street.trees.split((3, 3, 1), dim=1)
+    assert float(((at[:, None] - center) / half).norm(dim=-1).amin(1).max()) < 1
+    # Denser crowns stop more of the light.
+    dense, thin = (
+        replace(street, trees=torch.cat((center, half, factor * path), 1)) for factor in (0.1, 10.0)
+    )
+    stopped = [
+        int((s.cast(origin, ray, torch.Generator().manual_seed(0))[0] < bare).sum())
+        for s in (dense, street, thin)
+    ]
+    assert stopped[0] > stopped[1] > 1.5 * stopped[2] > 0

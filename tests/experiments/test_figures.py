@@ -8,7 +8,16 @@ import torch
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'veckm[bench]'")
 
-from experiments.figures import FIGURES, cost, encodings, kernel, make, scales, sizes
+from experiments.figures import (
+    FIGURES,
+    cost,
+    depth_camera,
+    encodings,
+    kernel,
+    make,
+    scales,
+    sizes,
+)
 from experiments.figures.__main__ import Options, main
 from experiments.figures.camera import project
 from experiments.figures.style import styled
@@ -123,3 +132,17 @@ def test_what_cannot_be_drawn_takes_one_line(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     assert main(Options(tmp_path / "file", quick=True)) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_a_frame_of_a_depth_camera_is_drawn_with_normals_towards_the_camera(tmp_path, capsys):
+    u = torch.rand(20_000, 2, generator=torch.Generator().manual_seed(0)) - 0.5
+    wall = torch.cat((2 * u, torch.full((20_000, 1), 2.0)), 1)
+    found = depth_camera.compute(wall)
+    assert [float(n[:, 2].max()) < -0.99 for n in found.values()] == [True] * 3
+    np.save(tmp_path / "wall.npy", wall.numpy())
+    assert depth_camera.main(depth_camera.Options(tmp_path / "wall.npy", tmp_path / "new")) == 0
+    image = imread(capsys.readouterr().out.strip())
+    blue = (image[..., 2] > 0.95) & (image[..., 0] < 0.6)  # the color of what faces the camera
+    assert blue.mean() > 0.1
+    assert depth_camera.main(depth_camera.Options(tmp_path / "none.npy", tmp_path)) == 2
+    assert "none.npy" in capsys.readouterr().err

@@ -8,8 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from veckm.data.lidar import HEIGHT, Street
+from veckm.data.lidar import HEIGHT
 from veckm.data.sampling import Seed, Shape, finish, gaussian, make_generator, uniform
+from veckm.data.street import Street
 from veckm.inputs import check_count
 
 RANGE = 13.5  # meters from the middle of the house to the farthest point; the unit without meters

@@ -16,13 +16,14 @@ class Norm(nn.BatchNorm1d):
     """Batch norm of the last dimension, whatever stands before it: (..., C) to (..., C)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
+        rows = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         if self.training and len(rows) < 2:
             raise ValueError(
                 "batch norm got a single row to compute statistics of: train with at least two "
                 "clouds in a batch, or call model.eval() first"
             )
-        return super().forward(rows).view(x.shape)
+        y = super().forward(rows)
+        return y if x.ndim == 2 else y.view(x.shape)
 
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:  # (C,), (C,)
         """Scale and shift of each channel, as they are in evaluation."""
@@ -58,10 +59,12 @@ class LinearBN(nn.Module):
         self.slope, self.dropout = slope, dropout
 
     def forward(self, x: Tensor) -> Tensor:  # (..., C_in) -> (..., C_out)
-        if self.training:
-            x = nn.functional.dropout(self.linear(x), self.dropout)
-            return activate(self.norm(x), self.slope)
-        return activate(nn.functional.linear(x, *self.folded()), self.slope)
+        if not self.training:
+            return activate(nn.functional.linear(x, *self.folded()), self.slope)
+        # On rows: in place on a view, autograd copies the whole gradient four times.
+        rows = self.linear(x if x.ndim == 2 else x.flatten(0, -2))
+        rows = self.norm(nn.functional.dropout(rows, self.dropout))
+        return activate(rows, self.slope).view(*x.shape[:-1], -1)
 
     def folded(self) -> tuple[Tensor, Tensor]:  # (C_out, C_in), (C_out,)
         """Weight and bias of the linear layer and the norm in one, as they are in evaluation.

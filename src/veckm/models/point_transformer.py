@@ -41,12 +41,10 @@ class VectorAttention(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.query, self.key, self.value = (nn.Linear(channels, channels) for _ in range(3))
-        self.place = nn.Sequential(nn.Linear(3, 3), Norm(3), nn.ReLU(True), nn.Linear(3, channels))
+        self.place = nn.Sequential(nn.Linear(3, 3), Norm(3), nn.ReLU(), nn.Linear(3, channels))
         weights = channels // _GROUPS
-        layers = (nn.Linear(channels, weights), Norm(weights), nn.ReLU(True))
-        self.weigh = nn.Sequential(
-            Norm(channels), nn.ReLU(True), *layers, nn.Linear(weights, weights)
-        )
+        layers = (nn.Linear(channels, weights), Norm(weights), nn.ReLU())
+        self.weigh = nn.Sequential(Norm(channels), nn.ReLU(), *layers, nn.Linear(weights, weights))
 
     def forward(self, level: Level, x: Tensor) -> Tensor:  # (N, C) -> (N, C)
         pos, near, valid = level.clouds.pos, level.near, level.valid
@@ -163,7 +161,7 @@ class PointTransformerScenes(PointTransformer, SemanticSegmenter):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         top = _WIDTHS[-1]
-        self.mean = nn.Sequential(nn.Linear(top, top), nn.ReLU(True))
+        self.mean = nn.Sequential(nn.Linear(top, top), nn.ReLU())
         self.top = LinearBN(2 * top, top, bias=True)
         self.ups = nn.ModuleList(Up(fine, coarse) for fine, coarse in pairwise(_WIDTHS))
         self.back = nn.ModuleList(Block(c) for c in _WIDTHS)

@@ -41,7 +41,7 @@ _CALIBRATION = 2000
 class Budget:
     """The amount of training."""
 
-    steps: int = 20000  # of every stage
+    steps: int = 25000  # of every stage
     clouds: int = 8  # in a step
     points: int = 512  # of each
     rate: float = 3e-3
