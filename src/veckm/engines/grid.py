@@ -30,8 +30,8 @@ from veckm.parallel import one_thread, share, workers
 #: The grid may hold this many bytes, or this many times the result, whichever is more.
 _MAX_BYTES = 1 << 29
 _MAX_TIMES_RESULT = 4.0
-#: S is kept in the plan when it is smaller than this share of a result.
-_KEEP_SHARE = 0.3
+#: S is kept in the plan when it is smaller than this share of a result, or has fewer numbers.
+_KEEP_SHARE, _KEEP_ENTRIES = 0.3, 1 << 25
 #: Of the work on the nodes of a block, so much is left without those that no point reaches.
 _TRIMMED = 0.85
 #: A node is left out where S of every point is below this share of S at the reach. At 1 the mean
@@ -225,7 +225,7 @@ class GridOperator(Factored[BlockSide]):
         index, rows = number(torch.cat([n.key for n in nodes]))
         _refuse_if_too_many(rows, columns * geometry.points.pos.element_size(), geometry, columns)
         entries = sum(int((n.count * b.count).sum()) for n, b in zip(nodes, blocks, strict=True))
-        keep = entries < _KEEP_SHARE * len(geometry.queries) * columns
+        keep = entries < max(_KEEP_SHARE * len(geometry.queries) * columns, _KEEP_ENTRIES)
         parts = index.split([len(n.key) for n in nodes])
         made = [
             BlockSide(*a, lattice, keep, geometry.label)

@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from veckm.tasks.normals.votes import Edges, Floats, Ints, total
 
-#: At most about so many patches; of more than twice as many the smallest are left as they are.
-PATCHES = 1000
+#: At most about so many patches; of more the smallest are left as they are.
+PATCHES = 2000
 #: What votes weigh against the field, and how many a point has.
 _TRUST, _VOTES = 3.0, 10
 #: The square of h_j, as a share of the mean square distance of the patch from its center.
@@ -49,7 +49,7 @@ def improved(
     groups: list[Ints],  # (P,) each, nested: single patches, ..., pieces, bodies of pieces
 ) -> Floats:  # (P,)
     """The signs after the flips that make the field more of an indicator."""
-    node = np.sort(np.argsort(-sums[:, 1], kind="stable")[: 2 * PATCHES])
+    node = np.sort(np.argsort(-sums[:, 1], kind="stable")[:PATCHES])
     area, labels = sums[node, 1], [np.unique(g[node], return_inverse=True)[1] for g in groups]
     chi = solid_angles(sums[node])
     square = chi.T @ (area[:, None].astype(np.float32) * chi)

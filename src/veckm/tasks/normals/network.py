@@ -52,7 +52,7 @@ from veckm.tasks.normals.pyramid import (
 #: Points whose neighbors are read together: what a stage holds of them stays in the cache.
 _ROWS = 2048
 #: Points whose eigenvectors are computed together: these take many short operations.
-_POINTS = 4096
+_POINTS = 8192
 #: Invariants of a neighbor and a one, which makes the bias; and invariants of the point itself.
 EDGE = 10
 POINT = 6 * LEVELS + LEVELS * (LEVELS - 1) // 2 + 1 + PEAKS * (1 + LEVELS) + PEAK_NUMBERS
@@ -202,23 +202,26 @@ class Stage(nn.Module):
         h = functional.relu(torch.bmm(self.layer1, edge), inplace=True)
         each = h.view(L, -1, K, B)
         pooled = each.mean(2).flatten(0, 1), each.amax(2).flatten(0, 1)
-        c = self.context(torch.cat((*pooled, inputs.point)).t())  # (B, C)
+        c = torch.cat((*pooled, inputs.point))
+        for layer in self.context[::2]:
+            c = functional.relu(_linear(layer, c), inplace=True)  # (C, B) in the end
         z = torch.bmm(self.layer2, h).view(L, -1, K, B)
-        z += self.context_bias(c).t().reshape(L, -1, 1, B)
+        z += _linear(self.context_bias, c).view(L, -1, 1, B)
         z = functional.relu(z, inplace=True)
         logits = torch.bmm(self.logits, z.view(L, -1, K * B)).view(L, 2, K, B)
-        logits = logits + self.level_logits(c).t().reshape(L, 2, 1, B)
+        logits = logits + _linear(self.level_logits, c).view(L, 2, 1, B)
         logits = logits.transpose(0, 1).reshape(2, L * K, B)
         d = inputs.offset.reshape(3, L * K, B)
         w = logits[0].softmax(0) / (eigen.dot(d, d) + 0.05)  # far ones count by their angle
         w = w / w.sum(0)
         spread = (eigen.outer(d - (d * w).sum(1, keepdim=True)) * w).sum(1)
-        v = torch.cat((logits[1], self.option_logits(c).t() + math.log(K))).softmax(0)  # (E, B)
+        options = _linear(self.option_logits, c) + math.log(K)
+        v = torch.cat((logits[1], options)).softmax(0)  # (E, B)
         n = torch.cat((inputs.votes.reshape(3, L * K, B), inputs.own), 1)
         T = (eigen.outer(n) * v[:-1]).sum(1)
         if inputs.turns is not None:
-            T = T + _between(inputs.best, (inputs.turns * self.turn(c).t()).sum(1))
-        return torch.cat((spread, T, v[-1:], c.t()))
+            T = T + _between(inputs.best, (inputs.turns * _linear(self.turn, c)).sum(1))
+        return torch.cat((spread, T, v[-1:], c))
 
     def _predict(self, summary: Tensor) -> tuple[Tensor, Tensor]:
         plane = eigen.smallest(summary[:6])  # (3, B)
@@ -228,6 +231,11 @@ class Stage(nn.Module):
         same = eigen.dot(normal, plane).abs()
         known = torch.cat((summary[13:], agreement[None], same[None])).t().detach()
         return torch.cat((normal.t(), self.error_head(known).clamp(*_PREDICTED)), 1), plane.t()
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:  # (C_in, B) -> (C_out, B)
+    """The layer on channels first."""
+    return torch.addmm(layer.bias[:, None], layer.weight, x)
 
 
 def _between(n: Tensor, v: Tensor) -> Tensor:  # (3, B), (3, B) -> (6, B)

@@ -29,7 +29,7 @@ LEVELS, NEIGHBORS = 3, 12
 #: A subset has at least so many points, or all.
 _FEWEST_MEMBERS = 2 * NEIGHBORS
 #: Points processed together: their neighbors stay in the cache.
-_ROWS = 2048
+_ROWS = 4096
 #: Side of the cells that are hashed, in units of the spacing.
 _CELL = 1 / 8
 #: A point as far from its member as the farthest neighbor of that, up to rounding, belongs to it.
