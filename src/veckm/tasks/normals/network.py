@@ -203,8 +203,8 @@ class Stage(nn.Module):
         each = h.view(L, -1, K, B)
         pooled = each.mean(2).flatten(0, 1), each.amax(2).flatten(0, 1)
         c = torch.cat((*pooled, inputs.point))
-        for layer in self.context[::2]:
-            c = functional.relu(_linear(layer, c), inplace=True)  # (C, B) in the end
+        for layer in self.context:
+            c = _linear(layer, c) if isinstance(layer, nn.Linear) else layer(c)  # (C, B) at last
         z = torch.bmm(self.layer2, h).view(L, -1, K, B)
         z += _linear(self.context_bias, c).view(L, -1, 1, B)
         z = functional.relu(z, inplace=True)
