@@ -114,9 +114,10 @@ class BlockSide:
         one = torch.ones_like(u[:, :1])
         table = torch.cat([u, one, u.square().sum(1, keepdim=True)], 1)
         count = nodes.count.tolist()
-        self.nodes, self.index = table.split(count), index.split(count)
+        self.nodes, self.index = list(table.split(count)), list(index.split(count))
         self.cut = _CUT * math.exp(-((lattice.beta * lattice.reach) ** 2))
         self.kept: dict[int, Window] = {}
+        self.trimmed: set[int] = set()
 
     def window(self, block: int, own: slice) -> Window:
         """S of one block, without the nodes that no point of it reaches."""
@@ -124,9 +125,12 @@ class BlockSide:
         if window is None:
             u, rows = self.nodes[block], self.index[block]
             S = torch.mm(self.scaled[own], u.t()).exp_()
-            used = (S.amax(0) >= self.cut).nonzero()[:, 0]
-            if len(used) < 0.9 * len(u):
-                S, u, rows = S.index_select(1, used), u[used], rows[used]
+            if block not in self.trimmed:
+                used = (S.amax(0) >= self.cut).nonzero()[:, 0]
+                if len(used) < 0.9 * len(u):
+                    S, u, rows = S.index_select(1, used), u[used], rows[used]
+                    self.nodes[block], self.index[block] = u, rows
+                self.trimmed.add(block)
             window = Window(no_subnormals(S), rows, u)
             if self.keep:
                 self.kept[block] = window
