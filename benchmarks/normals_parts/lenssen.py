@@ -70,7 +70,9 @@ def load(folder: Path) -> Any:
 
 def _stand_in(name: str, content: SimpleNamespace) -> None:
     """A module under this name unless there is one."""
-    if find_spec(name.partition(".")[0]) is None or name in sys.modules:
+    package = name.partition(".")[0]
+    ours = package in sys.modules and sys.modules[package].__spec__ is None  # from a call before
+    if ours or find_spec(package) is None:
         module = ModuleType(name)
         module.__dict__.update(vars(content))
         sys.modules.setdefault(name, module)
