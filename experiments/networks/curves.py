@@ -16,17 +16,23 @@ _SET = BUDGET.index("set")  # what a pair is named by
 
 
 def pairs(title: str, cases: Sequence[Case], rows: Rows) -> list[Pair]:
-    """Networks with and without VecKM of one budget, the longest that both sides have."""
+    """Networks with and without VecKM of one budget, the longest that both sides have; of two
+    alike that of more seeds."""
     found = []
     for case in (case for case in cases if case.veckm and not case.dim):
         plain = next(c for c in cases if c.network == case.network and not c.veckm)
         budgets = [_budgets(rows, side.key) for side in (plain, case)]
         for name in sorted({key[_SET] for key in budgets[0].keys() & budgets[1].keys()}):
             shared = [key for key in budgets[0].keys() & budgets[1].keys() if key[_SET] == name]
-            longest = max(shared, key=lambda key: (len(budgets[0][key][0]["curve"]), key))
+            longest = max(shared, key=lambda key: (*_size(budgets, key), key))
             sides = [(side, b[longest]) for side, b in zip((plain, case), budgets, strict=True)]
             found.append((f"{title}{': ' * bool(name)}{name}", sides))
     return found
+
+
+def _size(budgets: Sequence[Mapping[tuple[str, ...], Rows]], key: tuple[str, ...]) -> list[int]:
+    """Epochs, and seeds that both sides have."""
+    return [len(budgets[0][key][0]["curve"]), min(len(side[key]) for side in budgets)]
 
 
 def _budgets(rows: Rows, key: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:

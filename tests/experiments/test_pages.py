@@ -118,6 +118,12 @@ def test_curves_of_a_pair_with_one_budget_are_drawn(tmp_path: Path) -> None:
     assert [(case.key, len(mine)) for case, mine in found[1]] == [("pct", 2), ("veckm-pct", 1)]
     ten = [{**row, "set": "the ten", "precision": "bfloat16"} for row in rows[:4]]
     assert [title for title, _ in curves.pairs("Table 2", table.cases, ten)] == ["Table 2: the ten"]
+    other = [{**row, "smoothing": 0.2} for row in rows]
+    more = [{**row, "seed": 7} for row in rows]
+    (again,) = curves.pairs("Table 2", table.cases, [*rows, *other, *more])
+    drawn = [row for _, mine in again[1] for row in mine]
+    assert not any("smoothing" in row for row in drawn)  # of two as long, that of more seeds
+    assert sum(row["seed"] == 7 for row in drawn) == 3
     text = curves.draw([found], {"Table 2": "instance accuracy"}, tmp_path)
     assert "(_static/networks_curves.png)" in text
     first = (tmp_path / "networks_curves.png").read_bytes()
