@@ -34,7 +34,7 @@ from experiments import (
 )
 from experiments.common import save
 from experiments.descriptors import compare
-from experiments.networks import curves, program
+from experiments.networks import confusions, curves, program
 from experiments.networks import pages as networks
 from experiments.networks.cases import TABLE5
 from experiments.table1 import pages as table1
@@ -79,6 +79,8 @@ def _experiments(folder: Path, images: Path) -> Iterator[tuple[str, str]]:
     yield "networks_short", networks.short(lines) + "\n"
     metric = {f"Table {table.number}": table.metrics[0] for _, table in TABLES}
     yield "networks_curves", curves.draw(drawn, metric, images)
+    if (folder / f"{confusions.NAME}.json").exists():
+        yield confusions.NAME, confusions.page(load(confusions.NAME))
     if (folder / "descriptors.json").exists():
         yield "descriptors", compare.page(load("descriptors"))
     yield "table5", table5_parameters.page(load("table5"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import releases
+import torch
 
 from veckm.data import modelnet
 
@@ -46,6 +47,19 @@ def test_a_pair_is_trained_timed_and_compared(
     ]  # fmt: skip
     assert all(0 <= row["scores"]["instance accuracy"] <= 1 for row in results["rows"])
     assert [len(row["seconds"]) for row in results["times"]] == [1, 1]
+
+
+def test_confusions_are_those_of_the_scores_of_the_run(tmp_path: Path) -> None:
+    table2, confusions = program("table2_classification"), program("networks.confusions")
+    data = releases.modelnet_arrays(tmp_path / "data")
+    table2.main(table2.TABLE, table2.ObjectOptions(data, rows=("pointnet",), out=tmp_path, **TINY))
+    run = next((tmp_path / "runs").glob("pointnet-seed0-*"))
+    confusions.main(confusions.Options(data, (run,), "modelnet40", TINY["points"], tmp_path))
+    (row,) = json.loads((tmp_path / "confusions.json").read_text())["rows"]
+    wrong = sum(count for *_, count in row["pairs"])
+    assert wrong == round((1 - row["scores"]["instance accuracy"]) * row["tested"])
+    tally = torch.tensor([[5, 1, 0], [2, 7, 0], [0, 4, 3]])
+    assert confusions.confused(tally, "abc") == [("b", "c", 4), ("a", "b", 3)]
 
 
 def test_training_in_bfloat16_is_a_budget_of_its_own_and_its_steps_are_timed(
