@@ -99,6 +99,8 @@ def test_light_goes_into_crowns_or_through_them_and_leaves_have_no_normal() -> N
         for s in (dense, street, thin)
     ]
     assert stopped[0] > stopped[1] > 1.5 * stopped[2] > 0
+    with pytest.raises(ValueError, match="needs a generator"):
+        street.cast(origin, ray)
 
 
 def test_a_third_of_the_varied_streets_have_curbs() -> None:

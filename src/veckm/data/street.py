@@ -44,11 +44,13 @@ class Street:
             distance = torch.minimum(found, distance)
         if self.trees is None:
             return distance, normal
+        if generator is None:
+            raise ValueError("a street with trees needs a generator: it decides the leaves")
         found = self._cast_leaves(origin, ray, generator)
         return torch.minimum(found, distance), normal * (found >= distance).unsqueeze(-1)
 
     def _cast_leaves(
-        self, origin: Tensor, ray: Tensor, generator: torch.Generator | None
+        self, origin: Tensor, ray: Tensor, generator: torch.Generator
     ) -> Tensor:  # (N,)
         """Light goes an exponentially distributed way into a crown, an ellipsoid, or through it."""
         assert self.trees is not None

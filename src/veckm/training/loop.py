@@ -135,43 +135,85 @@ def fit(
     ranks, device, path = current(), torch.device(device), Path(folder) / "last.pt"
     precision = precision or Precision.of(recipe, device)
     optimizer = recipe.optimizer_of(model.parameters(), fused=device.type == "cuda")
-    scaler = precision.scaler(device)
-    first, scores = 0, {}
-    if path.is_file():
-        saved = load_checkpoint(path)
-        saved.restore(model, path)
-        longer = recipe.epochs > (before := saved.recipe["epochs"])
-        agreed = replace(recipe, epochs=before) if longer else recipe
-        saved.check(path, task=task, recipe=agreed, data=data)
-        optimizer.load_state_dict(saved.optimizer)
-        if saved.scaler:
-            scaler.load_state_dict(saved.scaler)
-        first = saved.epoch
-        note(f"resumed after epoch {first} of {recipe.epochs}")
-        if longer:
-            note(_extended(agreed, recipe, first))
+    state = _State(model, recipe, optimizer, precision.scaler(device), device)
+    first = state.resume(path, task, data, note) if path.is_file() else 0
     note(f"{recipe.in_force(optimizer)}; {precision}; {steps} steps per epoch on {device}")
     step_log = StepLog(note, note_every if ranks.first else 0.0, recipe.epochs, steps)
     path.parent.mkdir(parents=True, exist_ok=True)
     if ranks.world > 1:
         distributed.barrier()  # nobody writes before everybody has read
-    about = (describe(model), task, describe(recipe), data)
+    about, scores = (describe(model), task, describe(recipe), data), {}
+    with (
+        log_epochs(path.parent, first) if ranks.first else nullcontext() as log,
+        bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance,
+    ):
+        for done in range(first + 1, recipe.epochs + 1):
+            begin = time.perf_counter()
+            loss = state.epoch(done - 1, steps, gradients, advance, step_log)
+            line: dict[str, Any] = {"epoch": done, "loss": loss, "rate": recipe.rate_of(done - 1)}
+            due = done == recipe.epochs or (evaluate_every > 0 and done % evaluate_every == 0)
+            if evaluate is not None and due:
+                scores = evaluate()
+                line |= scores
+            line["seconds"] = round(time.perf_counter() - begin, 3)
+            if log is not None:
+                log(line)
+                Checkpoint(done, *about, **state.dicts()).save(path)
+            note(_summary(line, recipe.epochs))
+    if not scores and evaluate is not None:  # the run was finished before
+        scores = evaluate()
+    return scores
 
-    def epoch_of(number: int) -> float:
+
+@dataclass(frozen=True)
+class _State:
+    """What a step changes: the model, by its optimizer and the scaler of its loss."""
+
+    model: nn.Module
+    recipe: Recipe
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    device: torch.device
+
+    def dicts(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
+        return {name: part.state_dict() for name, part in parts.items()}  # type: ignore[attr-defined]
+
+    def resume(
+        self, path: Path, task: dict[str, Any], data: dict[str, Any], note: Callable[[str], None]
+    ) -> int:
+        """Take over a checkpoint of the same run, maybe of fewer epochs; its finished epochs."""
+        saved, recipe = load_checkpoint(path), self.recipe
+        saved.restore(self.model, path)
+        longer = recipe.epochs > (before := saved.recipe["epochs"])
+        agreed = replace(recipe, epochs=before) if longer else recipe
+        saved.check(path, task=task, recipe=agreed, data=data)
+        self.optimizer.load_state_dict(saved.optimizer)
+        if saved.scaler:
+            self.scaler.load_state_dict(saved.scaler)
+        note(f"resumed after epoch {saved.epoch} of {recipe.epochs}")
+        if longer:
+            note(_extended(agreed, recipe, saved.epoch))
+        return saved.epoch
+
+    def epoch(
+        self,
+        number: int,
+        steps: int,
+        gradients: Gradients,
+        advance: Callable[[], object],
+        step_log: StepLog,
+    ) -> float:
         """All steps of an epoch; returns the mean loss."""
-        for group in optimizer.param_groups:
+        recipe, rank = self.recipe, current().rank
+        for group in self.optimizer.param_groups:
             group["lr"] = recipe.rate_of(number)
-        model.train()
+        self.model.train()
         total = count = 0.0
-        with _seeded(generator_of(recipe.seed, number, "layers", ranks.rank), device):
+        with _seeded(generator_of(recipe.seed, number, "layers", rank), self.device):
             for step in range(steps):
-                optimizer.zero_grad(set_to_none=True)
-                part, terms = gradients(number, step, lambda x: scaler.scale(x).backward())
-                if recipe.clip:
-                    scaler.unscale_(optimizer)
-                    nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-                scaler.step(optimizer)
-                scaler.update()
+                part, terms = self.step(number, step, gradients)
                 total, count = total + part, count + terms
                 advance()
                 step_log.step(number, step, total / count)
@@ -183,27 +225,16 @@ def fit(
             )
         return total / count
 
-    with (
-        log_epochs(path.parent, first) if ranks.first else nullcontext() as log,
-        bar((recipe.epochs - first) * steps, task["name"] if ranks.first else None) as advance,
-    ):
-        for done in range(first + 1, recipe.epochs + 1):
-            begin = time.perf_counter()
-            line: dict[str, Any] = {"epoch": done, "loss": epoch_of(done - 1)}
-            line["rate"] = recipe.rate_of(done - 1)
-            due = done == recipe.epochs or (evaluate_every > 0 and done % evaluate_every == 0)
-            if evaluate is not None and due:
-                scores = evaluate()
-                line |= scores
-            line["seconds"] = round(time.perf_counter() - begin, 3)
-            if log is not None:
-                log(line)
-                state = (model.state_dict(), optimizer.state_dict(), scaler.state_dict())
-                Checkpoint(done, *about, *state).save(path)
-            note(_summary(line, recipe.epochs))
-    if not scores and evaluate is not None:  # the run was finished before
-        scores = evaluate()
-    return scores
+    def step(self, epoch: int, step: int, gradients: Gradients) -> tuple[float, float]:
+        """Change the weights along their gradients; the sum of the losses, and their number."""
+        self.optimizer.zero_grad(set_to_none=True)
+        found = gradients(epoch, step, lambda loss: self.scaler.scale(loss).backward())
+        if self.recipe.clip:
+            self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return found
 
 
 def _summary(line: dict[str, Any], epochs: int) -> str:
