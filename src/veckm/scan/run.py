@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from veckm.io.formats import open_source
 from veckm.io.output import check_missing
 from veckm.io.source import Source
 from veckm.progress import bar, passes
-from veckm.scan.execute import Job, executor
+from veckm.scan.execute import Executor, Job, executor
 from veckm.scan.operation import Advance, Operation
 from veckm.scan.resume import Changed, Stopped, fingerprint, work_folder
 from veckm.scan.spool import Spool, fill
@@ -22,6 +23,9 @@ from veckm.scan.spool import Spool, fill
 #: Points of a tile by default.
 TILE = 200_000
 _LEAST_TILE = 1000
+
+#: A bar with a label and a number of points, of which some are done.
+Show = Callable[[str, int, int], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True)
@@ -92,57 +96,80 @@ def run(
     mark = fingerprint(path)
     folder = target.with_name(target.name + ".parts")
 
-    def show(label: str, total: int, done: int = 0) -> AbstractContextManager[Advance]:
+    def show(label: str, total: int, done: int) -> AbstractContextManager[Advance]:
         return bar(total, None if progress is False else label, unit="points", done=done)
 
     names = ("sort", *operation.phases, "write")
     with (
         work_folder(folder, {"input": mark, "settings": settings}),
         passes(names, progress is not False),
+        _told(folder),
     ):
-        try:
-            with executor(workers, scheduler) as execute:
-                if not (folder / "layout.npz").exists():
-                    with show("sort", 2 * opened.count) as advance:
-                        fill(folder, opened, tile, advance)
-                spool = Spool(folder)
-                if spool.count < spool.total:
-                    check_missing(target)
-                if not (folder / "stats.json").exists():
-                    stats = json.dumps(operation.global_stats(spool))
-                    with writing(folder / "stats.json") as file:
-                        file.write(stats.encode())
-                resumed = 0
-                for phase in operation.phases:
-                    left = [t for t in range(spool.tiles) if not spool.path(phase, t).exists()]
-                    resumed += spool.tiles - len(left)
-                    done = spool.count - sum(map(spool.size, left))
-                    with show(phase, spool.count, done) as advance:
-                        for job in execute([Job(folder, operation, phase, t) for t in left]):
-                            advance(spool.size(job.tile))
-            if fingerprint(path) != mark:
-                raise Changed(
-                    f"{path}: has changed during the scan. Restore it and run again, or remove "
-                    f"{folder} to start again"
-                )
-            part = folder / "output" / target.name
-            shutil.rmtree(part.parent, ignore_errors=True)  # of a run that was stopped here
-            part.parent.mkdir()
-            with show("write", opened.count) as advance:
-                operation.write(opened, spool, part, advance)
-            replace(part, target)
-        except KeyboardInterrupt:
-            raise Stopped(
-                f"interrupted; finished tiles are kept in {folder}. Run the same command again to "
-                "resume, or remove that folder"
-            ) from None
-        except OSError as error:
-            if error.errno and error.filename is None:
-                error.filename = str(folder)  # such as of a full disk
-            raise
+        with executor(workers, scheduler) as execute:
+            spool = _sort(opened, target, folder, operation, tile, show)
+            resumed = _process(spool, folder, operation, execute, show)
+        if fingerprint(path) != mark:
+            raise Changed(
+                f"{path}: has changed during the scan. Restore it and run again, or remove "
+                f"{folder} to start again"
+            )
+        part = folder / "output" / target.name
+        shutil.rmtree(part.parent, ignore_errors=True)  # of a run that was stopped here
+        part.parent.mkdir()
+        with show("write", opened.count, 0) as advance:
+            operation.write(opened, spool, part, advance)
+        replace(part, target)
     shutil.rmtree(folder)
     spent = time.perf_counter() - start
     return Report(spool.total, spool.total - spool.count, spool.tiles, resumed, spent)
+
+
+def _sort(
+    source: Source, target: Path, folder: Path, operation: Operation, tile: int, show: Show
+) -> Spool:
+    """The points by tiles, in the folder, and what the operation has to know of all of them."""
+    if not (folder / "layout.npz").exists():
+        with show("sort", 2 * source.count, 0) as advance:
+            fill(folder, source, tile, advance)
+    spool = Spool(folder)
+    if spool.count < spool.total:
+        check_missing(target)
+    if not (folder / "stats.json").exists():
+        stats = json.dumps(operation.global_stats(spool))
+        with writing(folder / "stats.json") as file:
+            file.write(stats.encode())
+    return spool
+
+
+def _process(
+    spool: Spool, folder: Path, operation: Operation, execute: Executor, show: Show
+) -> int:
+    """All tiles in all phases that are not there yet; how many were there."""
+    resumed = 0
+    for phase in operation.phases:
+        left = [t for t in range(spool.tiles) if not spool.path(phase, t).exists()]
+        resumed += spool.tiles - len(left)
+        done = spool.count - sum(map(spool.size, left))
+        with show(phase, spool.count, done) as advance:
+            for job in execute([Job(folder, operation, phase, t) for t in left]):
+                advance(spool.size(job.tile))
+    return resumed
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Tell what to do after an interruption, and where the disk was full."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(
+            f"interrupted; finished tiles are kept in {folder}. Run the same command again to "
+            "resume, or remove that folder"
+        ) from None
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(folder)  # such as of a full disk
+        raise
 
 
 def _check(source: Source, target: Path) -> None:
