@@ -23,10 +23,8 @@ from torch import Tensor
 
 from veckm.knn import query
 from veckm.parallel import one_thread, share, workers
-from veckm.tasks.normals.classical import check_cloud
 from veckm.tasks.normals.eigen import adjugate, dot, packed, trace
 from veckm.tasks.normals.pyramid import Subsets
-from veckm.tasks.normals.stats import stats_of
 
 #: Neighborhoods tried: so many nearest, of every point, of one in four, of one in sixteen.
 NEIGHBORS, LEVELS = 24, 3
@@ -43,30 +41,6 @@ _EXACT = 1e-10
 _RIDGE = 1e-12
 #: Coefficients: c0, c1, c2, four cubic ones, and those wanted last.
 _WANTED, _ALL = 7, 10
-
-
-@one_thread()
-def principal_curvatures(
-    pos: Tensor,  # (N, 3)
-    normal: Tensor,  # (N, 3)
-) -> Tensor:  # (N, 2)
-    r"""Principal curvatures of the surface at every point, larger first, in one over a length.
-
-    .. math:: \kappa_1 \ge \kappa_2, \qquad \kappa_1 = \kappa_2 = 1/r
-              \text{ on a sphere with outward normals}
-
-    Positive where the surface bends away from the normal; with the opposite normal both change
-    their sign (and places). Each normal may have any sign, whatever the signs of its neighbors are.
-    Where neither the neighbors nor their normals determine it (fewer than three points, all at one
-    position, on a line with one normal) the curvature is 0.
-    """
-    check_cloud(pos)
-    check_cloud(normal, "normal", pos)
-    if not len(pos):
-        return pos.new_zeros(0, 2)
-    stats, rows = stats_of(pos), np.arange(len(pos))
-    subsets = Subsets(stats.scaled(pos.detach().cpu().double().numpy()), rows)
-    return (part_curvatures(subsets, normal.detach().cpu(), rows) / stats.spacing).to(pos)
 
 
 @one_thread()
