@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from veckm.engines.device import rounding
+from veckm.engines.device import rounding, traced
 from veckm.models.clouds import Clouds
 from veckm.models.layers import LinearBN, activate
 from veckm.nn import ComplexLinear
@@ -70,10 +70,14 @@ def mlp_maxpool(
         return clouds.max(layers(x))
     x = x if clouds is None else clouds.dense(x)
     layers = layers if isinstance(layers, nn.Sequential) else nn.Sequential(layers)
-    x, last = layers[:-1](x), layers[-1]
+    last = layers[-1]
     assert isinstance(last, LinearBN)
-    low = rounding(x)
-    plain = not (last.training and torch.is_grad_enabled())
+    fixed = not (last.training or torch.is_grad_enabled())
+    if fixed and x.device.type == "cpu" and not traced(x):
+        few = max(1, _HELD // (x.shape[1] * last.linear.out_features))  # what stays in the cache
+        return torch.cat([layers(part).amax(1) for part in x.split(few)])
+    x = layers[:-1](x)
+    low, plain = rounding(x), not (last.training and torch.is_grad_enabled())
     if low is not None:  # covariances in float32 pay where C is much larger than K
         plain = plain or x.shape[1] <= _SMALL or 4 * x.shape[-1] > last.linear.out_features
     if plain or last.slope < 0 or x.shape[0] * x.shape[1] < 2:
