@@ -11,7 +11,7 @@ from veckm.data import shapes
 from veckm.tasks.normals import estimate, estimate_normals
 from veckm.tasks.normals.evaluate import angle_error, rmse
 
-METHODS = ("network", "moments")
+METHODS = ("network", "best", "moments")
 
 
 def error(a: Tensor, b: Tensor) -> float:
@@ -41,7 +41,7 @@ def test_right_on_known_shapes(method: str, name: str, worst: dict[str, float]) 
     shape = getattr(shapes, name)(6000)
     found = estimate_normals(shape.pos, method=method)  # type: ignore[arg-type]
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(6000))
-    assert error(found, shape.normal) < worst[method]
+    assert error(found, shape.normal) < worst["moments" if method == "moments" else "network"]
 
 
 def test_network_keeps_edges_sharp() -> None:
@@ -49,6 +49,14 @@ def test_network_keeps_edges_sharp() -> None:
     assert error(estimate_normals(box.pos), box.normal) < 0.8 * error(
         estimate_normals(box.pos, method="moments"), box.normal
     )
+
+
+def test_the_mean_of_two_estimates_is_better_than_either(scan: shapes.Shape) -> None:
+    noise = 0.01 * torch.randn(scan.pos.shape, generator=torch.Generator().manual_seed(0))
+    for pos in (scan.pos, scan.pos + noise):
+        one, best = (estimate(pos, method=method) for method in ("network", "best"))  # type: ignore[arg-type]
+        assert error(best.normal, scan.normal) < 0.995 * error(one.normal, scan.normal)
+        assert 0.9 < float(best.error.mean() / one.error.mean()) < 1.1
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1e-3, 0.0), (1e3, 0.0), (1.0, 1e6), (1.0, 0.0)])

@@ -115,20 +115,15 @@ def airborne(
 def _rolling(
     pos: Tensor, normal: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 3)
-    r"""Everything lifted by long waves of the ground, some of them steeper than others.
-
-    .. math:: z \to z + f(x, y), \qquad n \to n - n_z (f_x, f_y, 0)
-    """
-    slope, length, phase, way = uniform(generator, 4, _WAVES)
+    """Everything lifted by long waves f(x, y) of the ground: z + f, and n - n_z (f_x, f_y, 0)."""
+    steep, length, phase, way = uniform(generator, 4, _WAVES)
     k = 2 * torch.pi / (_LENGTHS[0] + (_LENGTHS[1] - _LENGTHS[0]) * length)
-    k = k * torch.stack(((6.3 * way).cos(), (6.3 * way).sin()))  # (2, waves)
-    slope = _STEEPEST * slope**2
-    angle = pos[:, :2] @ k + 6.3 * phase
-    steep = (angle.cos() * slope) @ (k / k.norm(dim=0)).T  # (N, 2)
-    lift = (angle.sin() * slope / k.norm(dim=0)).sum(1)
-    normal = torch.cat((normal[:, :2] - normal[:, 2:] * steep, normal[:, 2:]), 1)
-    pos = torch.cat((pos[:, :2], (pos[:, 2] + lift)[:, None]), 1)
-    return pos, torch.nn.functional.normalize(normal, dim=1)
+    along = torch.stack(((6.3 * way).cos(), (6.3 * way).sin()))  # (2, waves)
+    angle, slope = k * (pos[:, :2] @ along) + 6.3 * phase, _STEEPEST * steep**2
+    lift = (angle.sin() * slope / k).sum(1, keepdim=True)
+    tilt = normal[:, 2:] * ((angle.cos() * slope) @ along.T)  # (N, 2)
+    pos = pos + torch.nn.functional.pad(lift, (2, 0))
+    return pos, torch.nn.functional.normalize(normal - torch.nn.functional.pad(tilt, (0, 1)), dim=1)
 
 
 def _drive(

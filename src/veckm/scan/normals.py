@@ -48,7 +48,7 @@ class Normals(Operation):
         orient: ``"none"``, ``"up"``, ``"viewpoint"`` or ``"consistent"``.
         viewpoint: where the scanner was, for ``"viewpoint"``.
         curvature: principal curvatures as well, in another pass over the tiles.
-        method: ``"network"`` or ``"moments"``.
+        method: ``"network"``, ``"best"`` or ``"moments"``.
         weights: file of a network that was trained by the user, instead of that of the package.
     """
 

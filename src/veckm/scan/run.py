@@ -91,8 +91,7 @@ def run(
     from veckm import __version__
 
     settings = {"veckm": __version__, "tile": tile, **operation.settings()}
-    if opened.columns:
-        settings["columns"] = list(opened.columns)
+    settings |= {"columns": list(opened.columns)} if opened.columns else {}
     mark = fingerprint(path)
     folder = target.with_name(target.name + ".parts")
 
@@ -120,8 +119,8 @@ def run(
             operation.write(opened, spool, part, advance)
         replace(part, target)
     shutil.rmtree(folder)
-    spent = time.perf_counter() - start
-    return Report(spool.total, spool.total - spool.count, spool.tiles, resumed, spent)
+    counts = spool.total, spool.total - spool.count, spool.tiles, resumed
+    return Report(*counts, time.perf_counter() - start)
 
 
 def _sort(

@@ -135,7 +135,7 @@ def fit(
     ranks, device, path = current(), torch.device(device), Path(folder) / "last.pt"
     precision = precision or Precision.of(recipe, device)
     optimizer = recipe.optimizer_of(model.parameters(), fused=device.type == "cuda")
-    state = _State(model, recipe, optimizer, precision.scaler(device), device)
+    state = _State(model, gradients, recipe, optimizer, precision.scaler(device), device)
     first = state.resume(path, task, data, note) if path.is_file() else 0
     note(f"{recipe.in_force(optimizer)}; {precision}; {steps} steps per epoch on {device}")
     step_log = StepLog(note, note_every if ranks.first else 0.0, recipe.epochs, steps)
@@ -149,7 +149,7 @@ def fit(
     ):
         for done in range(first + 1, recipe.epochs + 1):
             begin = time.perf_counter()
-            loss = state.epoch(done - 1, steps, gradients, advance, step_log)
+            loss = state.epoch(done - 1, steps, advance, step_log)
             line: dict[str, Any] = {"epoch": done, "loss": loss, "rate": recipe.rate_of(done - 1)}
             due = done == recipe.epochs or (evaluate_every > 0 and done % evaluate_every == 0)
             if evaluate is not None and due:
@@ -170,6 +170,7 @@ class _State:
     """What a step changes: the model, by its optimizer and the scaler of its loss."""
 
     model: nn.Module
+    gradients: Gradients
     recipe: Recipe
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
@@ -198,12 +199,7 @@ class _State:
         return saved.epoch
 
     def epoch(
-        self,
-        number: int,
-        steps: int,
-        gradients: Gradients,
-        advance: Callable[[], object],
-        step_log: StepLog,
+        self, number: int, steps: int, advance: Callable[[], object], step_log: StepLog
     ) -> float:
         """All steps of an epoch; returns the mean loss."""
         recipe, rank = self.recipe, current().rank
@@ -213,7 +209,7 @@ class _State:
         total = count = 0.0
         with _seeded(generator_of(recipe.seed, number, "layers", rank), self.device):
             for step in range(steps):
-                part, terms = self.step(number, step, gradients)
+                part, terms = self.step(number, step)
                 total, count = total + part, count + terms
                 advance()
                 step_log.step(number, step, total / count)
@@ -225,10 +221,10 @@ class _State:
             )
         return total / count
 
-    def step(self, epoch: int, step: int, gradients: Gradients) -> tuple[float, float]:
+    def step(self, epoch: int, step: int) -> tuple[float, float]:
         """Change the weights along their gradients; the sum of the losses, and their number."""
         self.optimizer.zero_grad(set_to_none=True)
-        found = gradients(epoch, step, lambda loss: self.scaler.scale(loss).backward())
+        found = self.gradients(epoch, step, lambda loss: self.scaler.scale(loss).backward())
         if self.recipe.clip:
             self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)

@@ -64,10 +64,11 @@ def make_pyramid(pos: Tensor) -> Pyramid:  # (N, 3), N >= 1
 class Subsets:
     """Points of a cloud or of a part of it, nested subsets of them, and neighbors in these."""
 
-    def __init__(self, x: np.ndarray, ids: np.ndarray) -> None:  # (N, 3) float64, (N,)
-        """Points in the units of their cloud, and the number of each in it."""
+    def __init__(self, x: np.ndarray, ids: np.ndarray, family: int = 0) -> None:  # (N, 3), (N,)
+        """Points (float64) in the units of their cloud, the number of each in it, and which of many
+        equally good families of subsets."""
         self.x, self._ids = x, ids
-        self.rank = hash_cells(np.floor(x / _CELL).astype(np.int64))
+        self.rank = hash_cells(np.floor(x / _CELL).astype(np.int64) + 7919 * family)
         self.index = np.empty((len(x), LEVELS, NEIGHBORS), np.int32)
         self.radius = np.zeros((len(x), LEVELS), np.float32)
         self._known = np.zeros(len(x), bool)

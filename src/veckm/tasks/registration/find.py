@@ -72,9 +72,9 @@ def find(
         if score < least:
             break
         found.append(Instance(torch.from_numpy(_uncentered(T, middles)), score))
-        taken = np.isfinite(p.moved(T).tree.query(q.pos, distance_upper_bound=2 * voxel)[0])
-        q, left = _without(q, taken), left[~taken[left]]
-        index, left = index[~torch.from_numpy(taken)], (np.cumsum(~taken) - 1)[left]
+        keep = np.isinf(p.moved(T).tree.query(q.pos, distance_upper_bound=2 * voxel)[0])
+        q, index = Surface(q.pos[keep], q.normal[keep], q.voxel), index[torch.from_numpy(keep)]
+        left = (np.cumsum(keep) - 1)[left[keep[left]]]
     return sorted(found, key=lambda each: -each.score)
 
 
@@ -97,10 +97,6 @@ def _best(
         if top >= least or start >= 2 * MOST:
             break
     return best, top
-
-
-def _without(surface: Surface, taken: np.ndarray) -> Surface:
-    return Surface(surface.pos[~taken], surface.normal[~taken], surface.voxel)
 
 
 def _uncentered(T: np.ndarray, middles: list[np.ndarray]) -> np.ndarray:  # (4, 4)
