@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import tyro
-from experiments.evaluation import OURS, fingerprint
+from experiments.evaluation import BEST, OURS, fingerprint
 
 from benchmarks.harness import log, metadata
 from benchmarks.normals_parts import charts, orientation, page
@@ -149,7 +149,7 @@ def depends(row: Row) -> bool:
 
     Parts whose figures are times are races: they are measured together or not at all.
     """
-    return row.part in ("time", "lidar") or row.method in (OURS, orientation.TILES)
+    return row.part in ("time", "lidar") or row.method in (OURS, BEST, orientation.TILES)
 
 
 def about(options: Options, config: Config) -> dict[str, Any]:

@@ -26,14 +26,16 @@ from veckm.data.random_solids import random_surface
 from veckm.data.sampling import Density, Seed, Shape, Surface, make_generator, uniform
 from veckm.data.solids import Solid
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.estimate import estimate
+from veckm.tasks.normals.estimate import Method
 from veckm.tasks.normals.evaluate import angle_error, rmse
 from veckm.tasks.normals.network import NormalNet
 
 #: From a cloud to unit normals (M, 3) of its evaluated points, cloud.subset; either sign.
 Estimator = Callable[[LabeledCloud], Tensor]
 
-OURS, UNTRAINED = "veckm", "veckm, no training"
+OURS, BEST, UNTRAINED = "veckm", "veckm, best", "veckm, no training"
+#: What they are called in `estimate`.
+METHODS: dict[str, Method] = {OURS: "network", BEST: "best", UNTRAINED: "moments"}
 #: Neighbors of PCA and jets in the published tables.
 KS = (18, 122, 450)
 #: Procedural surfaces from this seed on: training has those below.
@@ -196,18 +198,6 @@ def nearest_clean(cloud: LabeledCloud) -> Tensor | None:  # (M,)
         return None
     tree = cKDTree(cloud.clean.double().numpy())
     return torch.from_numpy(tree.query(cloud.pos[cloud.subset].double().numpy())[1])
-
-
-def ours(net: NormalNet | None = None) -> dict[str, Estimator]:
-    """The network, with the shipped weights unless there is another, and the training-free one."""
-
-    def network(cloud: LabeledCloud) -> Tensor:
-        return estimate(cloud.pos, net=net).normal[cloud.subset]
-
-    def moments(cloud: LabeledCloud) -> Tensor:
-        return estimate(cloud.pos, method="moments").normal[cloud.subset]
-
-    return {OURS: network, UNTRAINED: moments}
 
 
 def classical(ks: Sequence[int] = KS) -> dict[str, Estimator]:

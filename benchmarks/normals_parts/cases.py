@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from experiments.evaluation import (
-    OURS,
-    UNTRAINED,
+    METHODS,
     Estimator,
     Score,
     Scores,
@@ -135,11 +134,7 @@ class Config:
         """
         key = name, cloud.name, cloud.set, len(cloud.pos), self.weights
         if key not in _ESTIMATED:
-            found = (
-                estimate(cloud.pos, net=self.net)
-                if name == OURS
-                else estimate(cloud.pos, method="moments")
-            )
+            found = estimate(cloud.pos, net=self.net, method=METHODS[name])
             _ESTIMATED[key] = found.normal[cloud.subset], found.error[cloud.subset]
         return _ESTIMATED[key]
 
@@ -147,7 +142,7 @@ class Config:
         """All rows of the table."""
         found: dict[str, Estimator] = {
             name: lambda cloud, name=name: self.estimated(name, cloud)[0]  # type: ignore[misc]
-            for name in (OURS, UNTRAINED)
+            for name in METHODS
         }
         if self.paper is not None:
             net = _paper(self.paper)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from experiments.evaluation import OURS, UNTRAINED, best_of
+from experiments.evaluation import BEST, OURS, UNTRAINED, best_of
 from experiments.figures.style import plain
 from matplotlib.figure import Figure
 
@@ -17,6 +17,7 @@ from veckm.data.protocol import SETS
 
 COLOR = {
     OURS: "#0072B2",
+    BEST: "#003355",
     UNTRAINED: "#56B4E9",
     best_of("PCA"): "#E69F00",
     best_of("Jet"): "#009E73",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from experiments.evaluation import OURS, UNTRAINED
+from experiments.evaluation import METHODS, OURS
 from scipy.spatial import cKDTree
 from torch import Tensor
 
@@ -34,6 +34,7 @@ from benchmarks.tables import Claim
 from veckm import io
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.evaluate import angle_error, rmse
+from veckm.tasks.normals.network import NormalNet
 
 NAME = "lidar"
 TITLE = "Frames of a spinning scanner"
@@ -111,8 +112,8 @@ def calls(config: Config) -> dict[str, Call]:
     """From meters to normals, as users call it."""
     net = config.net
     out: dict[str, Call] = {
-        OURS: lambda pos: estimate(pos, net=net).normal,
-        UNTRAINED: lambda pos: estimate(pos, method="moments").normal,
+        name: lambda pos, method=method: estimate(pos, net=net, method=method).normal  # type: ignore[misc]
+        for name, method in METHODS.items()
     }
     if has_open3d():
         out |= {f"Open3D, k = {k}": partial(open3d_normals, k=k) for k in (30, 122)}
@@ -137,7 +138,7 @@ def measure(config: Config, known: Collection[Key]) -> Iterator[list[Row]]:
         yield list(rows_of(read(path, config.evaluated), *methods, 1 if config.quick else 3))
 
 
-def rows_of(frame: Frame, net: object, methods: dict[str, Call], repeats: int) -> Iterator[Row]:
+def rows_of(frame: Frame, net: NormalNet, methods: dict[str, Call], repeats: int) -> Iterator[Row]:
     """Of every method its time and its errors on each surface; of ours what it expects too."""
     few = frame.pos[:2000]
     contenders = [
@@ -150,9 +151,8 @@ def rows_of(frame: Frame, net: object, methods: dict[str, Call], repeats: int) -
         if timed.kept is None:
             continue
         more = None
-        if name in (OURS, UNTRAINED):
-            kind = {"net": net} if name == OURS else {"method": "moments"}
-            more = estimate(frame.pos, curvature=True, **kind)  # type: ignore[arg-type]
+        if name in METHODS:
+            more = estimate(frame.pos, net=net, method=METHODS[name], curvature=True)
         for surface, (rows, truth) in frame.planes.items():
             if len(rows):
                 values = figures(timed.kept[rows], truth)

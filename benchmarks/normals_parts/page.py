@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from experiments.evaluation import OURS, UNTRAINED, best_of
+from experiments.evaluation import BEST, OURS, UNTRAINED, best_of
 
 from benchmarks import tables
 from benchmarks.harness import seconds
@@ -35,6 +35,7 @@ _PLOT = {
 }
 _SHORT = (
     OURS,
+    BEST,
     UNTRAINED,
     PAPER,
     lenssen.NAME,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
-from experiments.evaluation import OURS, UNTRAINED
+from experiments.evaluation import BEST, OURS, UNTRAINED
 from torch import Tensor
 
 from benchmarks import tables
@@ -45,6 +45,7 @@ def calls(config: Config) -> dict[str, Call]:
     out: dict[str, Call] = {
         OURS: lambda pos: estimate(pos, net=net).normal,
         ORIENT: lambda pos: estimate(pos, net=net, orient="consistent").normal,
+        BEST: lambda pos: estimate(pos, net=net, method="best").normal,
         UNTRAINED: lambda pos: estimate(pos, method="moments").normal,
         MINE: partial(pca_normals, k=122),
         SCIPY: partial(scipy_normals, k=122),

@@ -231,7 +231,7 @@ def test_bad_options_are_refused_with_the_reason() -> None:
         Normals("down")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="go together"):
         Normals("viewpoint")
-    with pytest.raises(ValueError, match="method must be one of .*'moments'.*, got 'magic'"):
+    with pytest.raises(ValueError, match=r"method must be one of .*'moments'.*, got 'magic'"):
         Normals(method="magic")  # type: ignore[arg-type]
 
 
