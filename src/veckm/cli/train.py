@@ -27,7 +27,7 @@ from veckm.memory import keep_freed_memory
 from veckm.tasks.authors import authors_training
 from veckm.tasks.labeling import Classification, PartSegmentation, SemanticSegmentation
 from veckm.tasks.normals import save
-from veckm.tasks.normals.examples import CloudCounts, clouds, fresh_clouds, held_out
+from veckm.tasks.normals.examples import CloudCounts, clouds, fresh_clouds, learned_from
 from veckm.tasks.normals.network import NormalNet
 from veckm.tasks.normals.pyramid import make_pyramid
 from veckm.tasks.normals.train import Budget, Example, calibrate
@@ -72,7 +72,7 @@ class TrainNormals(Verb):
         budget = Budget(steps=self.steps, seed=seed, absolute=self.absolute)
         begin = time.perf_counter()
         meshes = {} if self.meshes is None else load_meshes(self.meshes)
-        found, held = held_out(meshes)
+        found = learned_from(meshes)
         examples = []
         for name, pos, normal, nearest in clouds(found, self.clouds):
             examples.append(Example(make_pyramid(pos), normal.float(), nearest.float()))
@@ -84,13 +84,13 @@ class TrainNormals(Verb):
         net, weights = NormalNet(self.stages, self.hidden, seed=seed), "normals.safetensors"
         train_normals(net, examples, budget, self.out, self.show)
         self.show("expected errors: calibrated on other clouds")
-        calibrate(net, fresh_clouds(held, self.clouds), generator_of(seed, self.stages))
+        calibrate(net, fresh_clouds(meshes, self.clouds), generator_of(seed, self.stages))
         about: dict[str, object] = {
             "veckm": __version__,
             "recipe": asdict(self.clouds),
             "budget": asdict(budget),
             "meshes": sorted(found),
-            "calibrated on": sorted(held),
+            "calibrated on": sorted(meshes),
             "minutes": round((time.perf_counter() - begin) / 60, 1),
         }
         save(net, self.out / weights, about)
