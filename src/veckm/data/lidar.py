@@ -19,8 +19,6 @@ ELEVATION = (-25.0, 10.0)  # degrees, of the lowest and the highest beam
 _REVOLUTION = 2048  # azimuths of one revolution of a real sensor: more points take more of them
 _LEAST = 360  # azimuths cast even for a few points, so that they come from all around
 _SECTOR = 16  # azimuths at a time, so that intermediate results stay in the cache
-#: Waves of the ground: how many, their lengths in meters, and the slope of the steepest.
-_WAVES, _LENGTHS, _STEEPEST = 3, (8.0, 60.0), 0.05
 
 
 def lidar(
@@ -57,8 +55,8 @@ def lidar(
         mixed: share of returns that are between two neighboring ones; their normal is zero.
         room: inside of a room with furniture instead of the street.
         elevation: of the lowest and the highest beam, in degrees.
-        varied: a street with trees and hedges, bays, curbs, and houses farther away, on ground that
-            is not level; points on leaves have the normal zero.
+        varied: a street with trees and hedges, bays, curbs, and houses farther away; points on
+            leaves have the normal zero.
 
     Shapes:
         - pos, normal: (n, 3)
@@ -77,8 +75,6 @@ def lidar(
         if len(pos) >= n:
             break
         hits *= 0.9  # the drive met more sky than the trial did
-    if varied:
-        pos, normal = _rolling(pos, normal, generator)
     # Lost returns are scattered over a real scan too; the rest stay in the order of time.
     keep = torch.randperm(len(pos), generator=generator)[:n].sort().values
     return finish(pos[keep] / (1.0 if meters else RANGE), normal[keep])
@@ -108,22 +104,7 @@ def airborne(
     parts = [street.cast(origin, some, generator) for some in rays.split(1024)]
     distance, normal = (torch.cat(p) for p in zip(*parts, strict=True))
     measured = distance + noise * gaussian(generator, n)
-    pos = origin + measured[:, None] * rays
-    return finish(*(_rolling(pos, normal, generator) if varied else (pos, normal)))
-
-
-def _rolling(
-    pos: Tensor, normal: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:  # (N, 3), (N, 3)
-    """Everything lifted by long waves f(x, y) of the ground: z + f, and n - n_z (f_x, f_y, 0)."""
-    steep, length, phase, way = uniform(generator, 4, _WAVES)
-    k = 2 * torch.pi / (_LENGTHS[0] + (_LENGTHS[1] - _LENGTHS[0]) * length)
-    along = torch.stack(((6.3 * way).cos(), (6.3 * way).sin()))  # (2, waves)
-    angle, slope = k * (pos[:, :2] @ along) + 6.3 * phase, _STEEPEST * steep**2
-    lift = (angle.sin() * slope / k).sum(1, keepdim=True)
-    tilt = normal[:, 2:] * ((angle.cos() * slope) @ along.T)  # (N, 2)
-    pos = pos + torch.nn.functional.pad(lift, (2, 0))
-    return pos, torch.nn.functional.normalize(normal - torch.nn.functional.pad(tilt, (0, 1)), dim=1)
+    return finish(origin + measured[:, None] * rays, normal)
 
 
 def _drive(

@@ -10,9 +10,6 @@ from torch import Tensor
 
 from veckm.data.sampling import uniform
 
-#: Share of the varied streets with curbs.
-_CURBS = 1 / 3
-
 
 @dataclass(frozen=True, eq=False)
 class Street:
@@ -104,8 +101,8 @@ class Street:
 def make_street(scene: int, varied: bool = False) -> Street:
     """The street number ``scene``.
 
-    A varied one has trees and hedges, bays in its facades, houses up to three times as far from the
-    road, and one in three has curbs.
+    A varied one has trees and hedges, curbs, bays in its facades, and houses up to three times as
+    far from the road.
     """
     g = torch.Generator().manual_seed(scene)
     walls = [(x, y, 1.25, 0.15, 4.5, 1.25, 0.0) for x in (-46.0, 46.0) for y in (-9.0, 9.0)]
@@ -113,17 +110,12 @@ def make_street(scene: int, varied: bool = False) -> Street:
     houses = _houses(g, 1, far), _houses(g, -1, far)
     parts = [*houses, _cars(g, 1), _cars(g, -1), torch.tensor(walls, dtype=torch.float64)]
     poles = _poles(g)
-    trees = None
     if varied:
+        curbs = [(0.0, side * (6 + 5 * far), 0.0, 60.0, 5 * far, 0.12, 0.0) for side in (-1, 1)]
         parts += [_bays(g, some) for some in houses]
-        trees = _trees(g, far)
-        some, high = uniform(g, 2).tolist()
-        if some < _CURBS:
-            half = 0.05 + 0.1 * high
-            curbs = [(0.0, side * (6 + 5 * far), 0.0, 60.0, 5 * far, half, 0.0) for side in (-1, 1)]
-            parts += [torch.tensor(curbs, dtype=torch.float64)]
+        parts += [torch.tensor(curbs, dtype=torch.float64)]
     upright = torch.nn.functional.pad(torch.cat(parts), (0, 1))
-    return Street(upright, poles, trees)
+    return Street(upright, poles, _trees(g, far) if varied else None)
 
 
 @lru_cache(maxsize=8)

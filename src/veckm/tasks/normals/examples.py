@@ -37,7 +37,7 @@ _MIXED = 0.01
 _BEAMS = (16, 32, 64, 64, 128)
 _ELEVATIONS = ((-25.0, 10.0), (-25.0, 2.0), (-16.0, 16.0), (-22.0, 22.0))
 #: How far off its beams are at most, in parts of their noise.
-_BIAS = 2.0
+_BIAS = 4.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _scan(k: int, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     elif kind == 5:
         shape = airborne(n, generator, number, 0.02 * noise, varied=plain > 0.3)
     else:
-        sigma = 0.01 * noise
+        sigma = 0.02 * noise
         shape = lidar(
             n,
             generator,
