@@ -35,7 +35,6 @@ from veckm.data import shapes
 from veckm.models.clouds import Clouds
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.orient import orient
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,7 +167,6 @@ def calls(quick: bool) -> dict[str, Callable[[], Any]]:
         f"estimate, untrained, {n:,}": lambda: estimate(pos, method="moments"),
         f"estimate_normals, {clouds} x 1,024": lambda: veckm.estimate_normals(batch),
         f"orient, {n:,}": lambda: orient(pos, normal),
-        f"principal_curvatures, {n:,}": lambda: principal_curvatures(pos, normal),
         f"pca_normals, {n:,}": lambda: pca_normals(pos, 32),
         f"jet_normals, {n:,}": lambda: jet_normals(pos, 32),
         f"principal_components, {n:,}": lambda: principal_components([encoded], 3),

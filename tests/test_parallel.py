@@ -21,7 +21,6 @@ from veckm.models.clouds import Clouds
 from veckm.parallel import one_thread, share, workers
 from veckm.tasks.normals import estimate
 from veckm.tasks.normals.classical import pca_normals
-from veckm.tasks.normals.curvature import principal_curvatures
 from veckm.tasks.normals.orient import orient
 
 counts = pytest.mark.parametrize("count", [1, 2, 3, 5])
@@ -231,7 +230,6 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "curvature": lambda x, _: estimate(x, curvature=True),
     "untrained": lambda x, _: estimate(x, method="moments"),
     "orient": lambda x, _: orient(x, x),
-    "principal curvatures": lambda x, _: principal_curvatures(x, x),
     "PCA": lambda x, _: pca_normals(x, 12),
     "components": lambda x, _: principal_components([x], 2).project(x),
     "neighbors": lambda _, clouds: Clouds.of(clouds).knn(8),
