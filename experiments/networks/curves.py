@@ -57,7 +57,7 @@ def draw(found: Sequence[Pair], metric: Mapping[str, str], folder: Path) -> str:
         return ""
     import matplotlib.pyplot as plt  # only where something is drawn
 
-    from experiments.figures.style import COLOR, styled
+    from experiments.figures.style import COLOR, plain, styled
 
     wide = min(3, len(found))
     high = -(-len(found) // wide)
@@ -78,6 +78,7 @@ def draw(found: Sequence[Pair], metric: Mapping[str, str], folder: Path) -> str:
                         label=None if number else f"{case.title} ({score:.1f} %)",
                     )
             axes.set(xlabel="epoch", ylabel="training loss")
+            plain(axes.yaxis, subs=(1.0, 3.0))
             axes.set_title(title, fontsize=9)
             axes.legend(fontsize=8)
         folder.mkdir(parents=True, exist_ok=True)
