@@ -15,8 +15,11 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip insta
 from benchmarks import normals
 from benchmarks.normals_parts import accuracy, lenssen, lidar, orientation, page
 from benchmarks.normals_parts.cases import Config, Results, Row
+from experiments.evaluation import BEST, OURS, UNTRAINED
 
 from veckm.data import shapes
+from veckm.data.protocol import make_cloud
+from veckm.data.random_solids import random_surface
 
 
 def two_planes(tmp_path: Path) -> Path:
@@ -54,6 +57,17 @@ def test_without_labels_only_what_is_flat_counts(tmp_path: Path) -> None:
         assert len(rows) > 300
         assert float(normal[:, axis].abs().min()) > 0.99
         assert bool((rows < 8000).all())
+
+
+def test_our_methods_and_the_classical_ones_answer_at_the_subset() -> None:
+    cloud = make_cloud(random_surface(0), "low", 0, 300, 40)
+    methods = Config(quick=True).methods()
+    assert list(methods)[:3] == [OURS, BEST, UNTRAINED]
+    assert {"PCA, k = 18", "Jet, k = 18"} <= methods.keys()
+    for name in (OURS, BEST, UNTRAINED, "PCA, k = 18", "Jet, k = 18"):
+        assert methods[name](cloud).shape == (40, 3)
+    one, best = (methods[name](cloud) for name in (OURS, BEST))
+    assert not torch.equal(one, best)
 
 
 def test_points_in_a_line_have_no_plane() -> None:
